@@ -5,10 +5,12 @@ GO      ?= go
 ARGS    ?=
 # Packages tested at once: one more than processors, because tests often wait for servers.
 JOBS    ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
+# Tests of a package at once, of those that say they may: two for each processor, because they wait.
+PARALLEL ?= $(shell expr 2 \* $$(getconf _NPROCESSORS_ONLN))
 # Extra arguments for golangci-lint.
 LINTARGS ?=
 # Packages for `make race`.
-PACKAGES ?= ./...
+PACKAGES ?= $(TESTED)
 # How long `make fuzz` spends on each target.
 FUZZTIME ?= 30s
 # Arguments of `make peers`, as in: make peers PEERS='-duration 30s'
@@ -65,24 +67,48 @@ dist-tools:
 	@ln -sf nfpm-$(NFPM_VERSION) .bin/nfpm && ln -sf cyclonedx-gomod-$(CYCLONEDX_VERSION) .bin/cyclonedx-gomod
 
 .PHONY: dist-test
-dist-test: deps dist-tools ## Test the packages of make dist; as root, install, upgrade and remove one.
+dist-test: deps-dist dist-tools ## Test the packages of make dist; as root, install, upgrade and remove one.
 	$(GO) test -count 1 -timeout 25m -v -run '^TestLong' $(ARGS) ./packaging
 
-# Long tests are called TestLong...: test and race skip them, test-long runs only them.
-# The tests of the module tools run beside those of the main module.
+# Long tests are called TestLong...: test and race skip them, test-long runs only them. What needs
+# more than the servers has targets of its own: test-clients and test-page.
+# The linter runs go vet's checks, so go test need not.
+GOTEST = scripts/in-memory $(GO) test -vet=off
+GOTEST_TOOLS = scripts/in-memory $(GO) -C tools test -vet=off
+AREAS  := ./client/typescript ./examples ./packaging
+TESTED = $$($(GO) list -f '{{.Dir}}' ./... | sed 's,^$(CURDIR),.,' | grep -vxF $(AREAS:%=-e %))
+SHORT  := -skip '^Test(Long|PythonClient$$)'
+
 .PHONY: test
 # integration takes longest, so it starts first.
-test: deps ## Run the tests, without those of test-long.
-	$(GO) -C tools test -skip '^TestLong' -timeout 15m $(ARGS) ./opspage ./prose & tools=$$!; \
-		$(GO) test -p $(JOBS) -skip '^TestLong' -timeout 15m $(ARGS) ./integration ./...; status=$$?; \
-		wait $$tools && exit $$status
+test: deps-servers ## Run the tests on real servers, without those of the other targets test-....
+	@$(GOTEST) -p $(JOBS) -parallel $(PARALLEL) $(SHORT) -timeout 15m $(ARGS) ./integration $(TESTED)
+	@echo 'not run: make test-clients (Python, TypeScript, examples), make test-page (operations page), make test-long'
+
+.PHONY: test-clients
+test-clients: deps-clients deps-servers ## Run the tests of the clients for Python and TypeScript, and of the examples.
+	$(GOTEST) -skip '^TestLong' -timeout 15m $(ARGS) ./client/typescript ./examples
+	$(GOTEST) -run '^TestPythonClient$$' -timeout 15m $(ARGS) ./integration
+
+.PHONY: test-page
+test-page: deps-page deps-servers ## Run the tests of the operations page in Chromium, without those of test-long.
+	$(GOTEST_TOOLS) -skip '^TestLong' -timeout 15m $(ARGS) ./opspage
 
 .PHONY: test-long
-test-long: deps ## Run the long tests: faults at every step, chaos, large numbers.
-	$(GO) -C tools test -run '^TestLong' -timeout 25m $(ARGS) ./opspage & tools=$$!; \
-		$(GO) test -run '^TestLong' -timeout 25m $(ARGS) ./integration \
+test-long: deps-page deps-servers ## Run the long tests: faults at every step, chaos, large numbers.
+	$(GOTEST_TOOLS) -run '^TestLong' -timeout 25m $(ARGS) ./opspage & tools=$$!; \
+		$(GOTEST) -run '^TestLong' -timeout 25m $(ARGS) ./integration \
 		$$(grep -rl --include='*_test.go' --exclude-dir=packaging --exclude-dir=tools '^func TestLong' . | \
 		xargs -n 1 dirname | sort -u); status=$$?; wait $$tools && exit $$status
+
+# SINCE is the commit that the tests to stress differ from. TESTS names tests instead, as in:
+# make stress TESTS='internal/follow:TestFollowResync activity/ledger'
+SINCE ?= HEAD
+TESTS ?=
+
+.PHONY: stress
+stress: deps-servers ## Run the tests that changed since SINCE (HEAD) 20 times beside a load of 20.
+	GO='$(GO)' SINCE='$(SINCE)' scripts/in-memory scripts/stress $(TESTS)
 
 # The race detector does not watch SQLite: it is C translated to Go, and would take four times as
 # long. The package has no generic code, of which the linker could take an unwatched copy.
@@ -93,15 +119,15 @@ UNWATCHED = -gcflags='modernc.org/sqlite/lib=-race=false'
 # race without parallel execution, but goroutines meet in fewer orders.
 
 .PHONY: race
-race: deps ## Run the tests, without those of test-long, under the race detector; needs a C compiler.
-	CGO_ENABLED=1 $(GO) test -race -cpu 1 $(UNWATCHED) -skip '^TestLong' -timeout 20m $(ARGS) $(PACKAGES)
+race: deps-servers ## Run the tests, without those of test-long, under the race detector; needs a C compiler.
+	CGO_ENABLED=1 $(GOTEST) -race -cpu 1 $(UNWATCHED) $(SHORT) -timeout 20m $(ARGS) $(PACKAGES)
 
 .PHONY: bench
-bench: deps ## Run the benchmarks.
+bench: deps-servers ## Run the benchmarks.
 	$(GO) test -run '^$$' -bench . -benchmem -timeout 60m $(ARGS) ./...
 
 .PHONY: peers
-peers: deps ## Compare with other ways to store activities (tools/peers); takes up to 15 minutes.
+peers: deps-servers ## Compare with other ways to store activities (tools/peers); takes up to 15 minutes.
 	cd tools/peers && $(GO) run . $(PEERS)
 
 .PHONY: docs
@@ -109,7 +135,7 @@ docs: ## Generate docs/COMMAND.md and the expected --help of tests.
 	UPDATE=1 $(GO) test -count=1 -timeout 5m -run '^TestCommandReference$$|^TestScripts$$/^(help|completion)$$' ./cmd/feedfilter
 
 .PHONY: growth
-growth: deps ## Measure how cost grows (tools/peers): print tables, draw docs/growth-*.svg; takes 5 minutes.
+growth: deps-servers ## Measure how cost grows (tools/peers): print tables, draw docs/growth-*.svg; takes 5 minutes.
 	cd tools/peers && $(GO) run . -growth -activities 200000 -users 4000 -duration 1s -plot '$(CURDIR)/docs' $(PEERS)
 
 .PHONY: fuzz
@@ -123,6 +149,7 @@ lint: golangci-lint ## Check the formatting, golangci-lint and the prose.
 		echo "not formatted, run gofmt -w on:"; echo "$$unformatted"; exit 1; fi
 	$(GOLANGCI_LINT) run $(LINTARGS) ./...
 	cd tools && ../$(GOLANGCI_LINT) run $(LINTARGS) ./assemble ./opspage ./prose
+	$(GO) -C tools test ./prose
 	$(GO) -C tools run ./prose
 
 .PHONY: lint-containers
@@ -136,7 +163,7 @@ lint-monitoring: ## Check the Prometheus rules and the dashboard: syntax, names,
 # Not part of test: it takes minutes. DRILL=FeedfilterDown drills one alert; UPDATE=1 writes the
 # table in infra/monitoring/README.md.
 .PHONY: drill
-drill: deps ## Provoke every alert on a real service, and follow docs/OPERATIONS.md until it ends.
+drill: deps-servers ## Provoke every alert on a real service, and follow docs/OPERATIONS.md until it ends.
 	cd tools/monitoring && DRILL='$(or $(DRILL),all)' CI=true $(GO) test -count 1 -timeout 60m -v -run 'TestDrill/^$(DRILL)' .
 
 # Not a file target: the version of the binary counts, not its date.
@@ -194,8 +221,11 @@ vulncheck: ## Check the code and its dependencies against Go's vulnerability dat
 	@GO='$(GO)' VULNDB='$(VULNDB)' scripts/vulncheck
 
 .PHONY: deps
-deps: ## Install the programs that tests start: redis-server, PostgreSQL, PgBouncer, Chromium, and those for the examples and client/python.
+deps: ## Install the programs that tests and checks start; targets install what they need.
 	@scripts/deps
+
+deps-%: # an area of scripts/deps
+	@scripts/deps $*
 
 .PHONY: uplot
 uplot: ## Fetch the operations page's chart library, in the version of scripts/uplot; needs npm.
@@ -206,7 +236,7 @@ swagger-ui: ## Fetch the page of the API's description, in the version of script
 	@scripts/swagger-ui
 
 .PHONY: screens
-screens: deps ## Take screenshots of the operations page in all states, into SCREENS (./screens).
+screens: deps-page deps-servers ## Take screenshots of the operations page in all states, into SCREENS (./screens).
 	mkdir -p $(SCREENS)
 	FEEDFILTER_SCREENSHOTS=$(abspath $(SCREENS)) $(GO) -C tools test -count 1 -timeout 10m -run 'Test(Long)?Page$$' ./opspage
 

@@ -29,14 +29,14 @@ func goPackages() map[string]string {
 // program has the statements of a block in a function, which makes something of every variable.
 func program(block string) string {
 	var b strings.Builder
-	b.WriteString("package main\n\nimport \"context\"\n")
+	b.WriteString("package block\n\nimport \"context\"\n") // which, unlike a program, is not linked
 	packages := goPackages()
 	for _, name := range slices.Sorted(maps.Keys(packages)) {
 		if regexp.MustCompile(`\b` + name + `\.[A-Z]`).MatchString(block) {
 			fmt.Fprintf(&b, "import %q\n", packages[name])
 		}
 	}
-	fmt.Fprintf(&b, "\nfunc main() {\nctx := context.Background()\n_ = ctx\n%s", block)
+	fmt.Fprintf(&b, "\nfunc block() {\nctx := context.Background()\n_ = ctx\n%s", block)
 	for _, m := range declared.FindAllStringSubmatch(block, -1) {
 		for name := range strings.SplitSeq(m[1], ", ") {
 			fmt.Fprintf(&b, "_ = %s\n", name)
@@ -56,11 +56,11 @@ func TestGo(t *testing.T) {
 	for path, text := range documents(t) {
 		for _, block := range goBlock.FindAllStringSubmatch(text, -1) {
 			n++
-			file := filepath.Join(t.TempDir(), "main.go")
+			file := filepath.Join(t.TempDir(), "block.go")
 			if err := os.WriteFile(file, []byte(program(block[1])), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			out, err := exec.CommandContext(t.Context(), tool, "vet", file).CombinedOutput()
+			out, err := exec.CommandContext(t.Context(), tool, "build", file).CombinedOutput()
 			if err != nil {
 				t.Errorf("%s: %v\n%s%s", path, err, out, block[1])
 			}

@@ -59,3 +59,20 @@ func TestAround(t *testing.T) {
 		t.Errorf("after Close: %v", err)
 	}
 }
+
+// TestCallTimeout: a URL can give calls more time than the default, not less.
+func TestCallTimeout(t *testing.T) {
+	for value, want := range map[string]time.Duration{
+		"": callTimeout, "300ms": callTimeout, "0": callTimeout, "6000": 6 * time.Second, "6s": 6 * time.Second, "1%20min": time.Minute,
+		"2h": 2 * time.Hour, "soon": callTimeout, "-1": callTimeout,
+	} {
+		url := "postgres://h/d"
+		if value != "" {
+			url += "?statement_timeout=" + value
+		}
+		u, err := parsePostgres(url)
+		if err != nil || u.callTimeout() != want {
+			t.Errorf("statement_timeout=%s: %v, %v, want %v", value, u.callTimeout(), err, want)
+		}
+	}
+}

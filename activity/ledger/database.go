@@ -14,7 +14,7 @@ import (
 )
 
 // callTimeout bounds the time of a call before its commit, retries included. It also bounds the
-// commit.
+// commit. The URL of a PostgreSQL ledger can raise it, see postgresURL.callTimeout.
 const callTimeout = 5 * time.Second
 
 // database is what one kind of SQL database implements for a Ledger. Ledger checks the arguments
@@ -174,9 +174,16 @@ func versions(migrations fs.FS) int {
 	return len(files)
 }
 
-// applyMigrations brings a schema of a version up to date. apply runs a script and stores its
-// version, in one transaction. So after a crash, the next process continues with the next version.
-func applyMigrations(migrations fs.FS, version int, apply func(script string, version int) error) error {
+// migration is the script that leads to a version of the schema.
+type migration struct {
+	file, script string
+	version      int
+}
+
+// applyMigrations brings a schema of a version up to date. apply runs scripts in order and stores
+// the version of the last one, in one transaction. A new ledger gets all of them in one, which
+// syncs once. Another gets one each, so that after a crash the next process goes on with the next.
+func applyMigrations(migrations fs.FS, version int, apply func(all []migration) error) error {
 	files, err := fs.Glob(migrations, "*.sql") // sorted
 	if err != nil {
 		return err
@@ -184,13 +191,30 @@ func applyMigrations(migrations fs.FS, version int, apply func(script string, ve
 	if version > len(files) {
 		return fmt.Errorf("%w: schema version %d, at most %d is supported", ErrTooNew, version, len(files))
 	}
+	var all []migration
 	for i, file := range files[version:] {
 		script, err := fs.ReadFile(migrations, file)
-		if err == nil {
-			err = apply(string(script), version+i+1)
-		}
 		if err != nil {
 			return fmt.Errorf("migrate with %s: %w", file, err)
+		}
+		all = append(all, migration{file, string(script), version + i + 1})
+	}
+	if version == 0 {
+		return apply(all)
+	}
+	for i := range all {
+		if err := apply(all[i : i+1]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// applyEach runs migrations with exec, which also stores the version.
+func applyEach(all []migration, exec func(m migration) error) error {
+	for _, m := range all {
+		if err := exec(m); err != nil {
+			return fmt.Errorf("migrate with %s: %w", m.file, err)
 		}
 	}
 	return nil

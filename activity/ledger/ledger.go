@@ -212,6 +212,8 @@ func newLedger(name string, id Identity, db database, sql dialect, shared bool) 
 //   - pool_max_conns is the maximum number of connections, by default 4 for each CPU and at least
 //     8. Changed has one more connection of its own.
 //   - search_path names the schema, by default feedfilter. Open creates it if necessary.
+//   - statement_timeout is 5s by default. A longer one also gives calls that long: below, in place
+//     of 5 seconds.
 //   - Other settings of a session are allowed, except synchronous_commit=off.
 //
 // Any number of processes may have a PostgreSQL ledger open, even while others create or migrate

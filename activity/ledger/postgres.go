@@ -57,6 +57,7 @@ type postgresDatabase struct {
 	connections atomic.Uint32          // number of connections of polls without a history so far
 	settings    atomic.Pointer[uint32] // settingsNumber of this process; nil: not declared
 	settingsKey int32
+	callTimeout time.Duration // see postgresURL.callTimeout
 }
 
 // postgresURL is a parsed URL.
@@ -146,6 +147,20 @@ func redact(text string, u *url.URL) string {
 	return text
 }
 
+// callTimeout returns the time that a call may take: callTimeout, or as long as a statement may. A
+// value that is no time is left to the server, which refuses it.
+func (u postgresURL) callTimeout() time.Duration {
+	text := strings.ReplaceAll(u.session["statement_timeout"], " ", "")
+	if _, err := strconv.Atoi(text); err == nil {
+		text += "ms"
+	}
+	limit, err := time.ParseDuration(strings.Replace(text, "min", "m", 1))
+	if err != nil {
+		return callTimeout
+	}
+	return max(callTimeout, limit)
+}
+
 // name returns the ledger's name for errors and logs: the URL without password and parameters,
 // and the schema.
 func (u postgresURL) name() string {
@@ -161,7 +176,7 @@ func (u postgresURL) name() string {
 
 // open migrates the schema and creates the pools of connections.
 func (u postgresURL) open(ctx context.Context, o Options) (*Ledger, error) {
-	d := &postgresDatabase{settingsKey: settingsKey(u.schema)}
+	d := &postgresDatabase{settingsKey: settingsKey(u.schema), callTimeout: u.callTimeout()}
 	if err := d.prepare(ctx, u, o); err != nil {
 		return nil, err
 	}
@@ -171,7 +186,7 @@ func (u postgresURL) open(ctx context.Context, o Options) (*Ledger, error) {
 		if err := u.beginSession(ctx, conn); err != nil {
 			return err
 		}
-		ctx, cancel := context.WithTimeout(ctx, callTimeout)
+		ctx, cancel := context.WithTimeout(ctx, d.callTimeout)
 		defer cancel()
 		return postgresSession{conn}.query(ctx, d.opened())
 	}

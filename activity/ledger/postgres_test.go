@@ -21,7 +21,7 @@ import (
 func TestPostgres(t *testing.T) {
 	server := pgtest.Start(t)
 	t.Run("Suite", func(t *testing.T) {
-		ledgertest.Run(t, func(*testing.T) string { return server.Schema() })
+		ledgertest.Run(t, func(*testing.T) string { return patient(server.Schema()) })
 	})
 	checkDeadlocks(t, server)
 	on := shared{server}
@@ -67,8 +67,14 @@ func TestPostgres(t *testing.T) {
 func TestLongPostgres(t *testing.T) {
 	server := pgtest.Start(t)
 	fewer(t)
-	ledgertest.RunLong(t, func(*testing.T) string { return server.Schema() })
+	ledgertest.RunLong(t, func(*testing.T) string { return patient(server.Schema()) })
 	checkDeadlocks(t, server)
+}
+
+// patient returns the URL with times that a busy machine does not exceed, for tests that are not
+// about them.
+func patient(url string) string {
+	return url + "&statement_timeout=2min&lock_timeout=2min&idle_in_transaction_session_timeout=2min"
 }
 
 // fewer makes random tests create a quarter as many ledgers, unless a flag sets the number.

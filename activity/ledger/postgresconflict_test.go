@@ -62,7 +62,8 @@ func (server shared) testStopped(t testing.TB) {
 // testLongStatement reads a large page for longer than a statement may take. The reader waits after
 // the first rows, and the rest does not fit into the buffers of the connection.
 func (server shared) testLongStatement(t testing.TB) {
-	l, url := server.fresh(t)
+	url := server.Schema()
+	l := open(t, patient(url), ledger.Options{Pages: 16})
 	c := on(3, "a")
 	for i := range 40_000 {
 		row := c.Rows[0]

@@ -133,14 +133,16 @@ func migratePostgres(ctx context.Context, conn *pgx.Conn, migrations fs.FS) erro
 	if err != nil {
 		return fmt.Errorf("read schema version: %w", err)
 	}
-	return applyMigrations(migrations, version, func(script string, version int) error {
+	return applyMigrations(migrations, version, func(all []migration) error {
 		return pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
-			// Only the simple protocol runs several statements at once.
-			if _, err := tx.Conn().PgConn().Exec(ctx, script).ReadAll(); err != nil {
+			return applyEach(all, func(m migration) error {
+				// Only the simple protocol runs several statements at once.
+				if _, err := tx.Conn().PgConn().Exec(ctx, m.script).ReadAll(); err != nil {
+					return err
+				}
+				_, err := tx.Exec(ctx, `UPDATE ledger_version SET version = $1`, m.version)
 				return err
-			}
-			_, err := tx.Exec(ctx, `UPDATE ledger_version SET version = $1`, version)
-			return err
+			})
 		})
 	})
 }

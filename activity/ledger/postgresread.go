@@ -45,7 +45,7 @@ func send(ctx context.Context, conn *pgx.Conn, all ...statement) error {
 }
 
 func (d *postgresDatabase) query(ctx context.Context, s statement) error {
-	return d.attempt(ctx, d.pool, callTimeout, func(ctx context.Context, conn *pgx.Conn) error {
+	return d.attempt(ctx, d.pool, d.callTimeout, func(ctx context.Context, conn *pgx.Conn) error {
 		return postgresSession{conn}.query(ctx, s)
 	})
 }

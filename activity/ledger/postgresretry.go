@@ -105,8 +105,6 @@ func (d *postgresDatabase) attempt(
 // rowsToGoOn is the number of rows after which a stream gets another callTimeout.
 const rowsToGoOn = 4096
 
-var errStalled = fmt.Errorf("no answer within %v", callTimeout)
-
 // stream is attempt for a call that reads many rows. It may take longer than callTimeout while it
 // makes progress. do calls progress for each row.
 func (d *postgresDatabase) stream(
@@ -115,13 +113,14 @@ func (d *postgresDatabase) stream(
 	return d.attempt(ctx, pool, 0, func(ctx context.Context, conn *pgx.Conn) error {
 		ctx, end := context.WithCancelCause(ctx)
 		defer end(nil)
-		stalled := time.AfterFunc(callTimeout, func() { end(errStalled) })
+		errStalled := fmt.Errorf("no answer within %v", d.callTimeout)
+		stalled := time.AfterFunc(d.callTimeout, func() { end(errStalled) })
 		defer stalled.Stop()
 		read := 0
 		err := do(ctx, conn, func() {
 			read++
 			if read%rowsToGoOn == 0 {
-				stalled.Reset(callTimeout)
+				stalled.Reset(d.callTimeout)
 			}
 		})
 		if err != nil && errors.Is(context.Cause(ctx), errStalled) {

@@ -20,7 +20,7 @@ const backendKey = "backend"
 // locks, too, would be lost or never released. The parameters are not sent with the connection
 // request, because poolers refuse or drop them.
 func (u postgresURL) beginSession(ctx context.Context, conn *pgx.Conn) error {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	ctx, cancel := context.WithTimeout(ctx, u.callTimeout())
 	defer cancel()
 	names := slices.Sorted(maps.Keys(u.session))
 	values := make([]string, len(names))
@@ -97,7 +97,7 @@ func (u postgresURL) checkPooler(ctx context.Context, conn *pgx.Conn) error {
 func (d *postgresDatabase) agree(ctx context.Context, bound time.Duration) error {
 	number := settingsNumber(bound)
 	before := d.settings.Swap(&number)
-	err := d.attempt(ctx, d.polls, callTimeout, d.lockSettings)
+	err := d.attempt(ctx, d.polls, d.callTimeout, d.lockSettings)
 	if err != nil {
 		d.settings.Store(before)
 	}

@@ -30,6 +30,9 @@ type postgresTransaction struct {
 func (d *postgresDatabase) transact(
 	ctx context.Context, limit time.Duration, do func(ctx context.Context, t transaction) error,
 ) error {
+	if limit > 0 {
+		limit = d.callTimeout
+	}
 	return d.attempt(ctx, d.pool, limit, func(limited context.Context, conn *pgx.Conn) error {
 		if err := ctx.Err(); err != nil {
 			return err
@@ -38,13 +41,13 @@ func (d *postgresDatabase) transact(
 		if err := cmp.Or(do(limited, t), ctx.Err()); err != nil {
 			return err
 		}
-		return commit(ctx, conn, t.rest)
+		return d.commit(ctx, conn, t.rest)
 	})
 }
 
 // commit runs the rest of a transaction and commits it.
-func commit(ctx context.Context, conn *pgx.Conn, rest *pgx.Batch) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTimeout)
+func (d *postgresDatabase) commit(ctx context.Context, conn *pgx.Conn, rest *pgx.Batch) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), d.callTimeout)
 	defer cancel()
 	said := conn.PgConn().CustomData()
 	delete(said, warningKey)

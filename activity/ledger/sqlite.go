@@ -255,14 +255,16 @@ func migrate(ctx context.Context, db *sql.DB, migrations fs.FS) error {
 	if err != nil {
 		return fmt.Errorf("read schema version: %w", err)
 	}
-	return applyMigrations(migrations, int(version), func(script string, version int) error {
+	return applyMigrations(migrations, int(version), func(all []migration) error {
 		return inTransaction(ctx, db, func(tx *sql.Tx) error {
-			if _, err := tx.ExecContext(ctx, script); err != nil {
+			return applyEach(all, func(m migration) error {
+				if _, err := tx.ExecContext(ctx, m.script); err != nil {
+					return err
+				}
+				// A pragma takes no placeholders. This pragma is transactional.
+				_, err := tx.ExecContext(ctx, fmt.Sprintf(`PRAGMA user_version = %d`, m.version))
 				return err
-			}
-			// A pragma takes no placeholders. This pragma is transactional.
-			_, err := tx.ExecContext(ctx, fmt.Sprintf(`PRAGMA user_version = %d`, version))
-			return err
+			})
 		})
 	})
 }

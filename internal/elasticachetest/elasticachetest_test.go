@@ -30,6 +30,8 @@ func start(t *testing.T, kind elasticachetest.Kind) (*elasticachetest.Cache, *re
 		DisableIdentity:          true,
 		MaxRetries:               -1,
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
+		// A busy machine takes seconds for a script of 4 MB.
+		DialTimeout: time.Minute, ReadTimeout: time.Minute, WriteTimeout: time.Minute,
 	}
 	var cache *elasticachetest.Cache
 	if kind == elasticachetest.Serverless {

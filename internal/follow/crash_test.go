@@ -205,6 +205,7 @@ func TestLongFollowFaults(t *testing.T) { crashes(t, true, true, false) }
 
 func crashes(t *testing.T, again bool, effects ...bool) {
 	t.Helper()
+	t.Parallel()
 	c := &crash{app: newApp(t)}
 	calls := c.run(0, false, again)
 	for at := int64(1); at <= calls && !t.Failed(); at++ {
@@ -217,6 +218,7 @@ func crashes(t *testing.T, again bool, effects ...bool) {
 
 // A full read that was interrupted goes on: the next one records only what the ledger lacks.
 func TestFollowReadGoesOn(t *testing.T) {
+	t.Parallel()
 	c := &crash{app: newApp(t), f: &faulttest.Faults{}}
 	c.exec(`INSERT INTO blocks (blocker_id, blocked_id) SELECT 1, n FROM generate_series(2, ` + fmt.Sprint(3*snapshotGroup+1) + `) n`)
 	var err error
@@ -226,17 +228,22 @@ func TestFollowReadGoesOn(t *testing.T) {
 	var groups atomic.Int64
 	var read atomic.Bool
 	end := make(chan struct{})
+	var ended sync.Once
 	around := func(ctx context.Context, call *ledger.Call, next func(context.Context) error) error {
 		if c.dead.Load() {
 			return faulttest.ErrInjected
 		}
+		last := read.Load() // later ones move the position alone
+		if call.Operation == "follow" && !last {
+			groups.Add(1) // before the position can be seen
+		}
 		err := next(ctx)
-		if call.Operation == "follow" && !read.Load() { // later ones move the position alone
+		if call.Operation == "follow" && !last {
 			read.Store(c.position().lsn > 0) //nolint:contextcheck // the call has ended
-			if groups.Add(1) == 1 {
+			ended.Do(func() {
 				c.dead.Store(true)
 				close(end)
-			}
+			})
 		}
 		return err
 	}

@@ -178,6 +178,7 @@ func replayed(n int) Received { return Received{Replayed: n} }
 
 // TestEvents: each operation of both connectors has its effect, and repeated events have none.
 func TestEvents(t *testing.T) {
+	t.Parallel()
 	s := newSink(t)
 	add := pg("c", "blocks", 100, 110, "", block(1, 2))
 	s.want(t, recorded(1), add)
@@ -322,6 +323,7 @@ func TestTimeOf(t *testing.T) {
 
 // TestSnapshotEvents: rows that a snapshot lacks go at its end, however often it starts over.
 func TestSnapshotEvents(t *testing.T) {
+	t.Parallel()
 	s := newSink(t)
 	s.want(t, recorded(2), pg("c", "blocks", 100, 110, "", block(9, 1)), pg("c", "blocks", 100, 120, "", block(1, 2)))
 	read := func(lsn, id int, user, target any) string {
@@ -360,6 +362,7 @@ func TestSnapshotEvents(t *testing.T) {
 
 // TestIncrementalEvents: an incremental snapshot adds what is not there.
 func TestIncrementalEvents(t *testing.T) {
+	t.Parallel()
 	s := newSink(t)
 	read := func(id, user int) string {
 		return marked("incremental", pg("r", "blocks", 0, 100, "", blockRow(id, user, 2)))
@@ -373,6 +376,7 @@ func TestIncrementalEvents(t *testing.T) {
 
 // TestSweepIsRepeated: a snapshot whose end was interrupted ends again.
 func TestSweepIsRepeated(t *testing.T) {
+	t.Parallel()
 	s := newSink(t)
 	s.want(t, recorded(2), pg("c", "blocks", 100, 110, "", block(9, 1)), pg("c", "blocks", 100, 120, "", block(8, 1)))
 	last := marked("last", pg("r", "blocks", 0, 200, "", block(1, 2)))
@@ -393,6 +397,7 @@ func TestSweepIsRepeated(t *testing.T) {
 
 // TestTruncateEvents: a table that alone gives its kind ends whole.
 func TestTruncateEvents(t *testing.T) {
+	t.Parallel()
 	s := newSink(t)
 	s.want(t, recorded(2), pg("c", "blocks", 100, 110, "", block(1, 2)), mysql("c", "null", "000101", 4, 0, "", hide("1", "p", "null", "0")))
 	s.refuses(t, CodeSnapshotNeeded, "blocks was truncated", pg("t", "blocks", 200, 210, "", ""))
@@ -406,6 +411,7 @@ func TestTruncateEvents(t *testing.T) {
 
 // TestRefusedEvents: what cannot be recorded is refused whole, with a sentence.
 func TestRefusedEvents(t *testing.T) {
+	t.Parallel()
 	s := newSink(t)
 	s.want(t, recorded(1), pg("c", "blocks", 100, 110, "", block(1, 2)))
 	good := pg("c", "blocks", 120, 130, "", block(3, 4))
@@ -475,6 +481,7 @@ func TestEventsOfOtherTables(t *testing.T) {
 // TestEventsInOrder: random rows, snapshots that start over and events that are repeated. In the
 // end the ledger has what the rows give.
 func TestEventsInOrder(t *testing.T) {
+	t.Parallel()
 	s := newSink(t)
 	lsn := 1000
 	rapid.Check(t, func(rt *rapid.T) {

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pglogrepl"
 	"github.com/jackc/pgx/v5"
 
 	"github.com/feedfilter/feedfilter/activity"
@@ -29,6 +30,7 @@ func (a *app) run(f *Follower) (stopped func() error, stop func()) {
 
 // The source is killed and comes back, its slot is lost, and a transaction is open meanwhile.
 func TestFollowSourceDown(t *testing.T) {
+	t.Parallel()
 	a := newApp(t)
 	f := a.follower("one")
 	_, stop := a.run(f)
@@ -55,6 +57,7 @@ func TestFollowSourceDown(t *testing.T) {
 // A column that is not mapped may come and go. Without a mapped one, the follower stops where it
 // is, and goes on once the column is back.
 func TestFollowSchemaChanges(t *testing.T) {
+	t.Parallel()
 	a := newApp(t)
 	stopped, _ := a.run(a.follower("one"))
 	a.reached()
@@ -88,6 +91,7 @@ func TestFollowSchemaChanges(t *testing.T) {
 
 // A row whose id is not valid stops the follower, or is skipped, in the snapshot and in the stream.
 func TestFollowInvalidRows(t *testing.T) {
+	t.Parallel()
 	a := newApp(t)
 	const insert = `INSERT INTO "App"."Mutes" VALUES ('00000000-0000-0000-0000-000000000001', $1)`
 	long := strings.Repeat("x", 300)
@@ -122,6 +126,7 @@ func TestFollowInvalidRows(t *testing.T) {
 
 // A follower that was paused for longer than its lease cannot write any more.
 func TestFollowFenced(t *testing.T) {
+	t.Parallel()
 	a := newApp(t)
 	ctx := t.Context()
 	kinds := a.tables.Kinds()
@@ -150,6 +155,7 @@ func TestFollowFenced(t *testing.T) {
 // stream goes on. It touches nothing that the stream changes. It takes the place of the process
 // that follows, which goes on afterwards.
 func TestFollowResync(t *testing.T) {
+	t.Parallel()
 	a := newApp(t)
 	ctx := t.Context()
 	_, stop := a.run(a.follower("one"))
@@ -188,6 +194,11 @@ func TestFollowResync(t *testing.T) {
 					t.Error(err)
 				}
 			}
+			var written pglogrepl.LSN // the follower may be slower than this writer, and must keep up
+			must(t, conn.QueryRow(ctx, `SELECT pg_current_wal_flush_lsn()::text`).Scan(&written))
+			for quit.Err() == nil && a.position().lsn < written {
+				time.Sleep(time.Millisecond)
+			}
 		}
 	})
 	f := a.follower("two")
@@ -209,6 +220,7 @@ func TestFollowResync(t *testing.T) {
 
 // What the stream has touched since the comparison stays as the stream says.
 func TestMendSkipsTouched(t *testing.T) {
+	t.Parallel()
 	a := newApp(t)
 	src, err := a.recorder.Follow(t.Context(), "app", "one", a.tables.Kinds(), time.Hour, false)
 	must(t, err)

@@ -243,6 +243,7 @@ func (a *app) transaction(rng *rand.Rand) {
 // The ledger is the mapping of the source: after the snapshot, at each moment of the stream, after
 // restarts of the follower, and after all tables were emptied.
 func TestFollow(t *testing.T) {
+	t.Parallel()
 	a := newApp(t)
 	rng := rand.New(rand.NewPCG(1, 2))
 	for range 30 {
@@ -268,6 +269,7 @@ func TestFollow(t *testing.T) {
 
 // A large transaction is recorded in parts, and continues after a restart.
 func TestFollowLargeTransaction(t *testing.T) {
+	t.Parallel()
 	a := newApp(t)
 	stop := a.start(a.follower("one"))
 	a.reached()
@@ -284,6 +286,7 @@ func TestFollowLargeTransaction(t *testing.T) {
 
 // Of two followers one follows; the other takes over at once when it ends.
 func TestFollowTakeover(t *testing.T) {
+	t.Parallel()
 	a := newApp(t)
 	stop := a.start(a.follower("one"))
 	a.reached()
@@ -305,6 +308,7 @@ func TestFollowTakeover(t *testing.T) {
 
 // What a source lacks is reported with the SQL that mends it, and Create runs it.
 func TestCheck(t *testing.T) {
+	t.Parallel()
 	a := newApp(t)
 	f := a.follower("one")
 	report, err := f.Check(t.Context(), false)
@@ -341,6 +345,7 @@ func TestCheck(t *testing.T) {
 
 // Columns that the stream lacks, or whose type is no id or time, are refused by name.
 func TestCheckColumns(t *testing.T) {
+	t.Parallel()
 	const sql = `CREATE TABLE b (u numeric, v bigint GENERATED ALWAYS AS (1) STORED, since text, until date, PRIMARY KEY (u, since, until));`
 	a := newAppOf(t, sql, `{"tables": [{"table": "b", "kind": "block", "user": "u", "target": "v", "since": "since", "until": "until", "while": ["w"]}]}`,
 		activity.BuiltinKinds())

@@ -21,6 +21,7 @@ import (
 // The slot is ahead of the ledger, so the stream lacks rows: another process created it again,
 // or the ledger was set back. The source is read whole.
 func TestFollowSlotAhead(t *testing.T) {
+	t.Parallel()
 	a := newApp(t)
 	a.exec(`INSERT INTO blocks (blocker_id, blocked_id) VALUES (1, 2)`)
 	f := a.follower("one")
@@ -40,6 +41,7 @@ func TestFollowSlotAhead(t *testing.T) {
 // A table was not in the publication for a time, so the stream lacks rows. The source is read
 // whole.
 func TestFollowUnpublished(t *testing.T) {
+	t.Parallel()
 	a := newApp(t)
 	stop := a.start(a.follower("one"))
 	a.reached()
@@ -139,6 +141,7 @@ func openLedger(t *testing.T, file string, kinds *activity.Kinds) *app {
 // A part of a large transaction is in the ledger, and the stream begins again. The source says how
 // far it has read before it sends the transaction again. No change is recorded twice.
 func TestFollowPartAfterKeepalive(t *testing.T) {
+	t.Parallel()
 	g := newRig(t, appTables)
 	span := []ledger.Span{{}}
 	change := func(target string) activity.SourceChange {
@@ -164,6 +167,7 @@ func TestFollowPartAfterKeepalive(t *testing.T) {
 // A large transaction is recorded in parts between small ones. The stream begins again within each
 // part, and the source sends again what is not recorded as a whole.
 func TestFollowParts(t *testing.T) {
+	t.Parallel()
 	g := newRig(t, appTables)
 	const large = maxPart + maxPart/2
 	at := time.Now()
@@ -225,6 +229,7 @@ func TestFollowParts(t *testing.T) {
 
 // The source keeps its log until the ledger has the changes, and no longer.
 func TestFollowConfirms(t *testing.T) {
+	t.Parallel()
 	a := newApp(t)
 	var held atomic.Bool
 	free := make(chan struct{})
@@ -273,6 +278,7 @@ func TestFollowConfirms(t *testing.T) {
 
 // The ledger lost a row that the source removes. The source is read whole, once.
 func TestFollowStrayRow(t *testing.T) {
+	t.Parallel()
 	a := newApp(t)
 	a.exec(`INSERT INTO blocks (blocker_id, blocked_id) VALUES (1, 2), (1, 3)`)
 	stop := a.start(a.follower("one"))
@@ -296,6 +302,7 @@ func TestFollowStrayRow(t *testing.T) {
 
 // Two rows give an activity that the ledger has already: after a full read, it ends with the last.
 func TestFollowRowsAfterFullRead(t *testing.T) {
+	t.Parallel()
 	a := newApp(t)
 	a.exec(`INSERT INTO blocks (blocker_id, blocked_id) VALUES (1, 2), (1, 2)`)
 	f := a.follower("one")
@@ -318,6 +325,7 @@ func TestFollowRowsAfterFullRead(t *testing.T) {
 
 // The file of tables has changed, of the same kinds: the source is read whole.
 func TestFollowFileChanged(t *testing.T) {
+	t.Parallel()
 	a := newApp(t)
 	a.exec(`INSERT INTO list_members VALUES (7, 8, 'accepted')`)
 	whole := a.tables
@@ -343,6 +351,7 @@ func TestFollowFileChanged(t *testing.T) {
 
 // A process that was stopped still holds the slot. Another takes it.
 func TestFollowSlotHeld(t *testing.T) {
+	t.Parallel()
 	a := newApp(t)
 	f := a.follower("one")
 	stop := a.start(f)

@@ -271,6 +271,7 @@ func endOf(s ledger.Span) time.Time {
 // The ledger is the mapping of the rows, for random tables and rows, whenever the follower begins
 // again: also within a transaction that it had in part.
 func TestFollowModel(t *testing.T) {
+	t.Parallel()
 	g := newRig(t, appTables)
 	lsn := pglogrepl.LSN(100)
 	rapid.Check(t, func(rt *rapid.T) {

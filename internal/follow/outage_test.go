@@ -21,6 +21,7 @@ func (a *app) through(holder string) (*Follower, *proxytest.Proxy) {
 
 // The source is cut off: connections break, or lose all bytes without an end. Or it hangs.
 func TestFollowCutOff(t *testing.T) {
+	t.Parallel()
 	a := newApp(t)
 	f, proxy := a.through("one")
 	f.silence = 3 * time.Second
@@ -44,6 +45,7 @@ func TestFollowCutOff(t *testing.T) {
 
 // A standby takes the place of the source. It lacks the slot, and perhaps the last commits.
 func TestFollowFailover(t *testing.T) {
+	t.Parallel()
 	a := newApp(t)
 	standby := a.server.StartStandby()
 	_, stop := a.run(a.follower("one"))
@@ -79,6 +81,7 @@ func TestFollowFailover(t *testing.T) {
 
 // The source drops the WAL that a slot keeps.
 func TestFollowInvalidatedSlot(t *testing.T) {
+	t.Parallel()
 	a := newApp(t)
 	_, stop := a.run(a.follower("one"))
 	a.exec(`INSERT INTO blocks (blocker_id, blocked_id) VALUES (1, 2)`)
@@ -106,6 +109,7 @@ func TestFollowInvalidatedSlot(t *testing.T) {
 
 // The clock of the follower is an hour ahead of the ledger's.
 func TestFollowClock(t *testing.T) {
+	t.Parallel()
 	a := newApp(t)
 	a.recorder.Close()
 	var err error
@@ -127,6 +131,7 @@ func TestFollowClock(t *testing.T) {
 // The ledger was restored from a backup: the source has dropped the changes since. Or the source
 // was: it has not got as far as the ledger.
 func TestFollowRestored(t *testing.T) {
+	t.Parallel()
 	a := newApp(t)
 	stop := a.start(a.follower("one"))
 	a.exec(`INSERT INTO blocks (blocker_id, blocked_id) VALUES (1, 2)`)

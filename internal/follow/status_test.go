@@ -20,6 +20,7 @@ func (a *app) status(f *Follower) Status {
 // Every process knows whether the source is followed, and how far. One that cannot follow says why,
 // without the ids of a row, and the time that the ledger lags goes on.
 func TestStatus(t *testing.T) {
+	t.Parallel()
 	a := newApp(t)
 	f := a.follower("one")
 	if s := a.status(f); s.Name != "app" || s.Followed {
@@ -45,6 +46,7 @@ func TestStatus(t *testing.T) {
 // A process that waits for another is not in trouble, and knows that the source is followed. A
 // holder of the lease that cannot read the source knows that it is not.
 func TestStatusOfWaiting(t *testing.T) {
+	t.Parallel()
 	a := newApp(t)
 	one, two := a.follower("one"), a.follower("two")
 	stop := a.start(one)
@@ -64,6 +66,7 @@ func TestStatusOfWaiting(t *testing.T) {
 
 // The log that the source keeps is known although nobody follows, and how much is left.
 func TestWatch(t *testing.T) {
+	t.Parallel()
 	a := newApp(t)
 	a.exec(`ALTER SYSTEM SET max_slot_wal_keep_size = '1GB'`)
 	a.exec(`SELECT pg_reload_conf()`)
@@ -94,6 +97,7 @@ func TestWatch(t *testing.T) {
 
 // All rows that are not valid are counted, and the first are listed by table and columns.
 func TestReadInvalid(t *testing.T) {
+	t.Parallel()
 	a := newApp(t)
 	f := a.follower("one")
 	report, err := f.Check(t.Context(), true)
@@ -123,6 +127,7 @@ func TestReadInvalid(t *testing.T) {
 
 // A source that never pauses, and does not ask, hears what the ledger has, and so need not keep it.
 func TestConfirmsUnderTraffic(t *testing.T) {
+	t.Parallel()
 	a := newApp(t)
 	a.exec(`ALTER ROLE CURRENT_USER SET wal_sender_timeout = 0`)
 	a.start(a.follower("one"))

@@ -1,6 +1,7 @@
 package redistest
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -90,7 +91,7 @@ func startCluster(t testing.TB, primaries, replicasEach int, proxy func(addr str
 		}
 		c.addrs = append(c.addrs, addr)
 	}
-	if err := c.join(ctx, primaries); err != nil {
+	if err := c.slowly(ctx, func() error { return c.join(ctx, primaries) }); err != nil {
 		t.Fatalf("redistest: forming a cluster of %s: %v", strings.Join(c.addrs, ", "), err)
 	}
 	c.client = c.newClient()
@@ -174,7 +175,7 @@ func (c *Cluster) join(ctx context.Context, primaries int) error {
 			return fmt.Errorf("giving slots %d to %d to %s: %w", first, next-1, node.Addr(), err)
 		}
 	}
-	if err := c.meet(ctx); err != nil {
+	if err := c.acquaint(ctx); err != nil {
 		return err
 	}
 	for i, replica := range c.nodes[primaries:] {
@@ -188,6 +189,52 @@ func (c *Cluster) join(ctx context.Context, primaries int) error {
 		}
 	}
 	return c.WaitOK(ctx)
+}
+
+// acquaint introduces the nodes, and waits until each knows all others.
+func (c *Cluster) acquaint(ctx context.Context) error {
+	if err := c.meet(ctx); err != nil {
+		return err
+	}
+	return servertest.Await(ctx, "all nodes have met", func(ctx context.Context) error {
+		for _, node := range c.nodes {
+			records, err := c.records(ctx, node)
+			if err != nil {
+				return err
+			}
+			known := slices.DeleteFunc(records, func(r nodeRecord) bool { return !r.isMember() })
+			if len(known) != len(c.nodes) {
+				return fmt.Errorf("%s knows %d of %d nodes", node.Addr(), len(known), len(c.nodes))
+			}
+		}
+		return nil
+	})
+}
+
+// slowly calls form while no node gives up another. On a busy machine, nodes forget those that they
+// do not meet within the node timeout. They connect again after half of it, and they replace a
+// primary. With an even longer timeout, nodes would exchange news too seldom.
+func (c *Cluster) slowly(ctx context.Context, form func() error) error {
+	const timeout, failover = "cluster-node-timeout", "cluster-replica-no-failover"
+	set := func(name string, value func(*Server) string) error {
+		for _, node := range c.nodes {
+			if err := node.client.ConfigSet(ctx, name, value(node)).Err(); err != nil {
+				return fmt.Errorf("setting %s of %s: %w", name, node.Addr(), err)
+			}
+		}
+		return nil
+	}
+	always := func(value string) func(*Server) string { return func(*Server) string { return value } }
+	own := func(name, otherwise string) func(*Server) string {
+		return func(s *Server) string { return cmp.Or(s.arg("--"+name), otherwise) }
+	}
+	if err := errors.Join(set(timeout, always("10000")), set(failover, always(yes))); err != nil {
+		return err
+	}
+	if err := form(); err != nil {
+		return err
+	}
+	return errors.Join(set(timeout, own(timeout, "")), set(failover, own(failover, "no")))
 }
 
 // meet introduces every node to every other. Gossip would take longer.

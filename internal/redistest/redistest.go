@@ -30,7 +30,7 @@ import (
 
 const (
 	// Redis is ready about 10 ms after its start. The limits are for overloaded machines.
-	startTimeout = time.Minute
+	startTimeout = 3 * time.Minute
 	stopTimeout  = time.Minute
 )
 
