@@ -51,8 +51,8 @@ func (of listOf) row(cursor string) (*ledger.Row, error) {
 }
 
 // sum returns a checksum of the list and a position in it. It finds mistakes: a cursor that belongs
-// to another list, or was cut off. It keeps nothing secret, and no caller out: whoever can compute a
-// cursor may as well read the list from its beginning.
+// to another list, or was cut off. It keeps nothing secret, and no caller out: a caller who can
+// compute a cursor may as well read the list from its beginning.
 func (of listOf) sum(position []byte) []byte {
 	h := sha256.New()
 	// No part of it has a control character, so each list has another text.

@@ -226,8 +226,8 @@ func afterAllIDs() string { return strings.Repeat("\U0010FFFF", MaxIDBytes/4+1) 
 //
 // The rows that name a user are in no index by kind, so ListNaming looks at those of other kinds,
 // too. It stops after MaxLooked rows. Then rest is the last row that it looked at, with its hash
-// and owner alone: continue after the last row returned if there are Limit rows, and otherwise
-// after rest. A nil rest means that the list has ended.
+// and owner alone. A caller continues after the last row returned if there are Limit rows, and
+// otherwise after rest. A nil rest means that the list has ended.
 func (l *Ledger) ListNaming(ctx context.Context, q ListQuery) (rows []Row, rest *Row, err error) {
 	what := fmt.Sprintf("ledger: list %q by target", q.Kind)
 	rows, err = ask(ctx, l, &Call{Operation: "list_naming"}, what, func(ctx context.Context) ([]Row, error) {
@@ -407,8 +407,8 @@ func (l *Ledger) Counts(ctx context.Context, q CountQuery) (map[string]int, erro
 // ended rows. limit is the maximum number of rows, at least 1.
 //
 // after is nil for the first call, then the last row returned, whether that row still exists or
-// not, or [AfterKind] of its kind. Repeat the call until it returns fewer than limit rows. The calls
-// together return each row that exists throughout exactly once.
+// not, or [AfterKind] of its kind. Repeat the call until it returns fewer than limit rows. The
+// calls together return each row that exists throughout exactly once.
 func (l *Ledger) Owned(ctx context.Context, hash uint64, owner string, after *Row, limit int) ([]Row, error) {
 	after = cmp.Or(after, &Row{})
 	return found(ctx, l, "owned", "read an owner's rows", cmp.Or(validateID("owner", owner), checkLimit(limit)),
@@ -417,7 +417,9 @@ func (l *Ledger) Owned(ctx context.Context, hash uint64, owner string, after *Ro
 
 // AfterKind returns a row that is after all rows of a kind, and before those of the next one. An
 // owner may have any number of rows of a kind that a reader of Owned does not want.
-func AfterKind(kind string) *Row { return &Row{Kind: kind + "\x01"} } // no id has a control character
+func AfterKind(kind string) *Row {
+	return &Row{Kind: kind + "\x01"} // no kind has a control character
+}
 
 // All returns the rows of all owners, in order of hash, owner, kind and target. It includes
 // ended rows. limit is the maximum number of rows, at least 1. after is as for Owned.

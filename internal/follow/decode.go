@@ -39,7 +39,8 @@ func (e *rowError) row(show func(value string) string) string {
 	return strings.Join(all, " ")
 }
 
-// clear returns the error with the values, for whoever asked or sent the row. It must not be logged.
+// clear returns the error with the values, for a caller who asked for the row or sent it. It must
+// not be logged.
 func (e *rowError) clear() string {
 	return fmt.Sprintf("table %s, row %s: %v", e.table, e.row(strconv.Quote), e.cause)
 }

@@ -169,8 +169,8 @@ func (b *logBuffer) String() string {
 	return b.text.String()
 }
 
-// TestLogShowsNoIDs: whatever is wrong with a row, the log has no value of it. Whoever sent the row
-// is told.
+// TestLogShowsNoIDs: whatever is wrong with a row, the log has no value of it. The answer to its
+// sender has.
 func TestLogShowsNoIDs(t *testing.T) {
 	const id, other = "4711-secret", "4712-secret"
 	for name, row := range map[string]string{

@@ -58,12 +58,10 @@ func pagedCalls(t *testing.T, s *service) (all []paged) {
 		if !k.InLedger() {
 			continue
 		}
-		for _, user := range []string{"1", "2"} {
-			for _, name := range []string{k.Name, k.Plural} {
-				add(user, k, false, name)
-				if k.Target == activity.User {
-					add(user, k, true, name)
-				}
+		for _, of := range [][2]string{{"1", k.Name}, {"1", k.Plural}, {"2", k.Plural}} {
+			add(of[0], k, false, of[1])
+			if k.Target == activity.User {
+				add(of[0], k, true, of[1])
 			}
 		}
 	}

@@ -12,8 +12,8 @@ import (
 	"github.com/feedfilter/feedfilter/internal/httpapi"
 )
 
-// TestNotYet: whoever asks for a position that is far ahead causes no error of the service, and
-// hides none.
+// TestNotYet: a caller who asks for a position that is far ahead causes no error of the service,
+// and hides none.
 func TestNotYet(t *testing.T) {
 	const callers = 40
 	for _, withTokens := range []bool{false, true} {

@@ -22,8 +22,8 @@ import (
 	feedfilterv1 "github.com/feedfilter/feedfilter/proto/feedfilter/v1"
 )
 
-// queries keeps the queries of entries that a ledger sends to PostgreSQL, and the one that sets up a
-// session.
+// queries keeps the queries of entries that a ledger sends to PostgreSQL, and the one that sets a
+// session up.
 type queries struct {
 	mu      sync.Mutex
 	all     []pgx.TraceQueryStartData

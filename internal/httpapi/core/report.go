@@ -60,7 +60,7 @@ func NewReports(log *slog.Logger, tokens bool) *Reports {
 func (r *Reports) Refused() map[string]uint64 { return r.refused.read() }
 
 // Fault reports whether a request that was answered with a status failed because of the service.
-// Whoever asks for a position that is far ahead causes not_yet.
+// A caller who asks for a position that is far ahead causes not_yet.
 func Fault(status int, err error) bool {
 	return status >= http.StatusInternalServerError && status != http.StatusNotImplemented && !notYet(err)
 }
