@@ -110,6 +110,7 @@ func TestOthersCostNothing(t *testing.T) {
 	must(t, err)
 	hash := int64(pages.UserHash(r.Inside().Identity().Seed, "1") ^ 1<<63) // as the ledger stores it
 	for _, statement := range []string{
+		`SET statement_timeout = 0`,
 		`INSERT INTO entries (hash, owner, kind, target, since)
 			SELECT $1::bigint, '1', 'blocked-by', 'b' || n, n FROM generate_series(1, $2::bigint) n`,
 		`INSERT INTO entries (hash, owner, kind, target, since, target_hash)

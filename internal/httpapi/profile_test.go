@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"runtime/pprof"
 	"strings"
 	"testing"
 
@@ -56,8 +57,8 @@ func TestProfiles(t *testing.T) {
 	}
 }
 
-// profiling starts a profile of the processors that takes longer than the test, and returns once
-// another one is refused. Its answer comes through the channel.
+// profiling starts a profile of the processors that takes longer than the test, and checks that
+// others are refused. Its answer comes through the channel.
 func (s *service) profiling(ctx context.Context, t *testing.T) (answered chan answer) {
 	t.Helper()
 	answered = make(chan answer, 1)
@@ -66,12 +67,19 @@ func (s *service) profiling(ctx context.Context, t *testing.T) (answered chan an
 		s.ServeHTTP(w, httptest.NewRequestWithContext(ctx, http.MethodGet, profilesPath+"cpu?seconds=60", http.NoBody))
 		answered <- answer{Status: w.Code, Body: w.Body.String()}
 	}()
-	s.await(t, "another profile is refused", func() error {
-		if a := s.do(t, "GET", profilesPath+"goroutine", ""); a.Status != 429 || a.Code != "rate_limited" || a.Header.Get("Retry-After") != "1" {
-			return errors.New(a.Body)
+	s.await(t, "the processors are profiled", func() error {
+		var stacks strings.Builder
+		must(t, pprof.Lookup("goroutine").WriteTo(&stacks, 1))
+		if !strings.Contains(stacks.String(), "pprof.profileWriter") {
+			return errors.New("nobody reads samples")
 		}
 		return nil
 	})
+	for _, name := range []string{"cpu?seconds=1", "heap", "goroutine"} {
+		if a := s.do(t, "GET", profilesPath+name, ""); a.Status != 429 || a.Code != "rate_limited" || a.Header.Get("Retry-After") != "1" {
+			t.Errorf("%s beside another profile: %d %.100s", name, a.Status, a.Body)
+		}
+	}
 	return answered
 }
 
