@@ -2,11 +2,9 @@ package activity
 
 import (
 	"context"
-	"encoding/base64"
 	"errors"
 	"fmt"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/feedfilter/feedfilter/activity/ledger"
@@ -39,7 +37,8 @@ func (r *Recorder) List(ctx context.Context, user, kind, cursor string, limit in
 // Incoming is [Recorder.List] for activities of others with the user. The kind must target users.
 //
 // For a one-way kind without Fanout, the ledger has no index by time: the list is in the order of a
-// hash. It takes longer if the user is the target of many activities of other such kinds.
+// hash. Incoming then looks at [ledger.MaxLooked] activities of all such kinds with the user. A
+// Listing may so have fewer than limit items, even none, and still a Next.
 func (r *Recorder) Incoming(ctx context.Context, user, kind, cursor string, limit int) (Listing, error) {
 	return r.list(ctx, user, kind, cursor, limit, true)
 }
@@ -58,32 +57,29 @@ func (r *Recorder) list(ctx context.Context, user, kind, cursor string, limit in
 	if limit < 1 || limit > MaxListed {
 		return Listing{}, &InvalidError{Code: CodeOutOfRange, Field: "limit", Message: fmt.Sprintf("%d is not in 1 to %d", limit, MaxListed)}
 	}
-	before, err := parseCursor(cursor)
+	of := listOf{user, k.Name, incoming}
+	before, err := of.row(cursor)
 	if err != nil {
 		return Listing{}, err
 	}
 	q := ledger.ListQuery{Hash: r.userHash(user), Owner: user, Kind: k.Name, Limit: limit + 1, Before: before, Now: r.pages.Now()}
+	read := r.listOwned
 	if incoming {
 		if q.Kind = k.Mirror(); q.Kind == "" {
-			q.Kind, q.Naming = k.Name, true
-		}
-		if before != nil {
-			before.Hash, before.Owner = r.userHash(before.Target), before.Target
+			q.Kind, read = k.Name, r.listNaming
 		}
 	}
-	rows, err := ask(ctx, r, func() ([]ledger.Row, error) { return r.ledger.List(ctx, q) })
+	rows, next, err := read(ctx, q)
 	if err != nil {
 		return Listing{}, fmt.Errorf("list %s: %w", k.Plural, err)
 	}
-	if q.Naming {
-		for i := range rows {
-			rows[i].Target = rows[i].Owner
-		}
-	}
-	listing := Listing{Items: make([]Item, 0, len(rows))}
 	if len(rows) > limit {
 		rows = rows[:limit]
-		listing.Next = cursorAfter(rows[limit-1])
+		next = &rows[limit-1]
+	}
+	listing := Listing{Items: make([]Item, 0, len(rows))}
+	if next != nil {
+		listing.Next = of.after(next)
 	}
 	for _, row := range rows {
 		item := Item{Target: row.Target, Since: row.Since, Until: row.Until}
@@ -93,6 +89,31 @@ func (r *Recorder) list(ctx context.Context, user, kind, cursor string, limit in
 		listing.Items = append(listing.Items, item)
 	}
 	return listing, nil
+}
+
+// listOwned reads rows of the user, newest first.
+func (r *Recorder) listOwned(ctx context.Context, q ledger.ListQuery) (rows []ledger.Row, next *ledger.Row, err error) {
+	rows, err = ask(ctx, r, func() ([]ledger.Row, error) { return r.ledger.List(ctx, q) })
+	return rows, nil, err
+}
+
+// listNaming reads rows that name the user. Each has its owner as its target. next is the last row
+// that was looked at, if there are more.
+func (r *Recorder) listNaming(ctx context.Context, q ledger.ListQuery) (rows []ledger.Row, next *ledger.Row, err error) {
+	if q.Before != nil {
+		q.Before.Hash, q.Before.Owner = r.userHash(q.Before.Target), q.Before.Target
+	}
+	rows, err = ask(ctx, r, func() (rows []ledger.Row, err error) {
+		rows, next, err = r.ledger.ListNaming(ctx, q)
+		return rows, err
+	})
+	for i := range rows {
+		rows[i].Target = rows[i].Owner
+	}
+	if next != nil {
+		next.Target = next.Owner
+	}
+	return rows, next, err
 }
 
 // Get reads from the ledger the user's activity of the named kind with target; nil: there is none.
@@ -117,34 +138,18 @@ func (r *Recorder) Get(ctx context.Context, user, kind, target string) (*Item, e
 	return found[of], nil
 }
 
-// cursorAfter returns the cursor of the part that follows row. It is opaque to callers.
-func cursorAfter(row ledger.Row) string {
-	return base64.RawURLEncoding.EncodeToString([]byte(strconv.FormatInt(row.Since.UnixMicro(), 10) + " " + row.Target))
-}
-
-func parseCursor(cursor string) (*ledger.Row, error) {
-	if cursor == "" {
-		return nil, nil //nolint:nilnil // no position: from the start
-	}
-	raw, err := base64.RawURLEncoding.Strict().DecodeString(cursor)
-	since, target, found := strings.Cut(string(raw), " ")
-	micros, numErr := strconv.ParseInt(since, 10, 64)
-	if err != nil || !found || numErr != nil || CheckID(target, "cursor") != nil {
-		return nil, &InvalidError{Code: CodeInvalidCursor, Field: "cursor", Message: "the cursor is not one that a list returned"}
-	}
-	return &ledger.Row{Since: time.UnixMicro(micros).UTC(), Target: target}, nil
-}
-
 // MaxPreviewed is the largest number of targets of one [Recorder.Preview].
 const MaxPreviewed = 10_000
 
 // Preview is the result that recording activities of one kind would have.
 type Preview struct {
-	New     int    // distinct targets that would be recorded
-	Present int    // distinct targets that are recorded already
-	Total   int    // activities that the user would then have, if all new ones fit
-	Limit   uint32 // of the kind; 0: no limit
-	Over    bool   // some new activities would be refused, as Total exceeds Limit
+	New     int // distinct targets that would be recorded
+	Present int // distinct targets that are recorded already
+	// Total is the number of activities that the user would then have, if all new ones fit. It
+	// counts those that are recorded up to [MaxCounted], or to Limit if that is more.
+	Total int
+	Limit uint32 // of the kind; 0: no limit
+	Over  bool   // some new activities would be refused, as Total exceeds Limit
 }
 
 // Preview returns the result that recording an activity of the named kind with each of the targets
@@ -177,7 +182,7 @@ func (r *Recorder) Preview(ctx context.Context, user, kind string, targets []str
 	if err != nil {
 		return Preview{}, fmt.Errorf("preview %s: %w", k.Plural, err)
 	}
-	has, err := r.countRows(ctx, user, k.Name)
+	has, err := r.countRows(ctx, user, max(MaxCounted, int(k.Limit)), k.Name)
 	if err != nil {
 		return Preview{}, fmt.Errorf("preview %s: %w", k.Plural, err)
 	}
@@ -208,28 +213,31 @@ func ofTarget(i int, err error) error {
 	return &InvalidError{Code: invalid.Code, Field: "targets[" + strconv.Itoa(i) + "]", Message: invalid.Message}
 }
 
-// Counts returns the exact number of the user's activities, for each kind that the ledger keeps. A
-// kind without activities has 0. Errors are an [*InvalidError] or an [*UnavailableError].
+// MaxCounted is where [Recorder.Counts] stops.
+const MaxCounted = 100_000
+
+// Counts returns the number of the user's activities of each kind that the ledger keeps. A
+// kind without activities has 0, and one with more than [MaxCounted] has that number. Activities of
+// others with the user cost nothing. Errors are an [*InvalidError] or an [*UnavailableError].
 func (r *Recorder) Counts(ctx context.Context, user string) (map[string]int, error) {
 	if err := CheckID(user, "user"); err != nil {
 		return nil, err
 	}
-	rows, err := r.countRows(ctx, user, "")
-	if err != nil {
-		return nil, fmt.Errorf("count activities: %w", err)
-	}
-	counts := make(map[string]int)
+	var kinds []string
 	for _, k := range r.kinds.All() {
 		if k.InLedger() {
-			counts[k.Name] = rows[k.Name]
+			kinds = append(kinds, k.Name)
 		}
+	}
+	counts, err := r.countRows(ctx, user, MaxCounted, kinds...)
+	if err != nil {
+		return nil, fmt.Errorf("count activities: %w", err)
 	}
 	return counts, nil
 }
 
-// countRows returns the number of the user's rows of a kind, or of each kind for "".
-func (r *Recorder) countRows(ctx context.Context, user, kind string) (map[string]int, error) {
-	return ask(ctx, r, func() (map[string]int, error) {
-		return r.ledger.Counts(ctx, r.userHash(user), user, kind, r.pages.Now())
-	})
+// countRows returns the number of the user's rows of each kind, up to most.
+func (r *Recorder) countRows(ctx context.Context, user string, most int, kinds ...string) (map[string]int, error) {
+	q := ledger.CountQuery{Hash: r.userHash(user), Owner: user, Kinds: kinds, Now: r.pages.Now(), Most: most}
+	return ask(ctx, r, func() (map[string]int, error) { return r.ledger.Counts(ctx, q) })
 }

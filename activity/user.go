@@ -42,29 +42,36 @@ func (r *Recorder) exportInParts(
 		if err != nil {
 			return fmt.Errorf("export: %w", err)
 		}
-		if err := r.exportRows(ctx, rows, each); err != nil || len(rows) < exportBatch {
+		if last, err = r.exportRows(ctx, rows, each); err != nil || len(rows) < exportBatch {
 			return err
 		}
-		last = &rows[len(rows)-1]
 	}
 }
 
-func (r *Recorder) exportRows(ctx context.Context, rows []ledger.Row, each func(Activity) error) error {
+// exportRows exports some rows, and returns the row after which the next ones are read.
+func (r *Recorder) exportRows(ctx context.Context, rows []ledger.Row, each func(Activity) error) (last *ledger.Row, err error) {
 	kinds, err := r.pages.RowKinds(ctx, rows)
 	if err != nil {
-		return fmt.Errorf("export: %w", pages.Unavailable("ledger", err))
+		return nil, fmt.Errorf("export: %w", pages.Unavailable("ledger", err))
 	}
-	now := r.pages.Now()
-	for _, row := range rows {
+	now, mirrored := r.pages.Now(), false
+	for i := range rows {
+		row := &rows[i]
+		last = row
 		k := kinds[row.Kind]
-		if k.Of != "" && k.Of != row.Kind || !row.Until.IsZero() && !row.Until.After(now) {
+		if mirrored = k.Of != "" && k.Of != row.Kind; mirrored || !row.Until.IsZero() && !row.Until.After(now) {
 			continue // the other side of an activity, or ended
 		}
 		if err := each(Activity{User: row.Owner, Kind: row.Kind, Target: row.Target, Since: row.Since, Until: row.Until}); err != nil {
-			return err
+			return nil, err
 		}
 	}
-	return nil
+	if mirrored { // hundreds of thousands of others may have the activity with the owner
+		after := ledger.AfterKind(last.Kind)
+		after.Hash, after.Owner = last.Hash, last.Owner
+		last = after
+	}
+	return last, nil
 }
 
 // DeleteUser removes every trace of user from the ledger, the pages and the windows: the user's

@@ -186,7 +186,8 @@ func (c *Client) part(ctx context.Context, userID, kind string, incoming bool, l
 	return answer, err
 }
 
-// Counts returns the number of the user's activities by the name of their kind.
+// Counts returns the number of the user's activities by the name of their kind, up to 100,000: a
+// kind with more has that number.
 func (c *Client) Counts(ctx context.Context, userID string) (map[string]int, error) {
 	var answer struct {
 		Counts map[string]int `json:"counts"`

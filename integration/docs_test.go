@@ -44,7 +44,7 @@ func documents() map[string]document {
 		"docs/RELIABILITY.md": {console: "twenty minutes of faults, in short in make test-long"},
 		"docs/OPERATIONS.md": {
 			by:      "TestDrill and TestDrillRoutine of tools/monitoring",
-			console: "it sets the shell up, as the drills do",
+			console: "it sets the shell up, as the drills do, and reads profiles, as TestProfiles of httpapi does",
 		},
 		"docs/DEPLOY.md":            {servers: true, console: "they need an engine of containers and a cluster; scripts/lint-containers does what goes without"},
 		"docs/INSTALL.md":           {console: "they need what make dist makes; the tests of packaging install it"},

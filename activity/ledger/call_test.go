@@ -48,7 +48,7 @@ func TestAround(t *testing.T) {
 	if rows, _, err := deaf.Keys(t.Context(), 0); !errors.Is(err, lost) || rows != nil {
 		t.Errorf("rows %v, error %v", rows, err)
 	}
-	if n, err := l.Counts(t.Context(), 0, "1", "hide", time.Time{}); err != nil || n["hide"] != 1 {
+	if n, err := l.Counts(t.Context(), CountQuery{Owner: "1", Kinds: []string{"hide"}, Most: 2}); err != nil || n["hide"] != 1 {
 		t.Errorf("rows %v, %v, want 1", n, err)
 	}
 

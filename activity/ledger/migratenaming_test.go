@@ -44,7 +44,8 @@ func checkNamed(t *testing.T, l *Ledger) {
 	check(rows, err, block, hide)
 	rows, err = l.Lookup(t.Context(), LookupQuery{Hash: 1, Owner: "u", Now: us(50), Items: []Item{{"hide", "p"}, {"block", "t"}}})
 	check(rows, err, block)
-	if n, err := l.Counts(t.Context(), 1<<63, "t", "blocked-by", us(50)); n["blocked-by"] != 1 || err != nil {
+	count := CountQuery{Hash: 1 << 63, Owner: "t", Kinds: []string{"blocked-by"}, Now: us(50), Most: 9}
+	if n, err := l.Counts(t.Context(), count); n["blocked-by"] != 1 || err != nil {
 		t.Errorf("rows %v, %v, want 1", n, err)
 	}
 

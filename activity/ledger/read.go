@@ -5,7 +5,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -185,10 +187,10 @@ type ListQuery struct {
 	Now         time.Time // rows that have ended by then are omitted
 	Limit       int       // maximum number of rows, at least 1
 	Before      *Row      // the list continues after its Since and Target; nil: from the newest
+}
 
-	// Naming selects other owners' rows that name the owner, in place of the owner's rows. They were
-	// recorded with Names, and are in order of hash and owner, by which Before continues.
-	Naming bool
+func (q ListQuery) validate() error {
+	return cmp.Or(checkLimit(q.Limit), validateID("owner", q.Owner), validateID("kind", q.Kind))
 }
 
 // List returns rows, newest first. Rows of the same microsecond are in ascending order of
@@ -197,25 +199,59 @@ type ListQuery struct {
 //
 // The time that List takes depends on Limit, and on the number of ended rows that were not
 // removed yet. It does not depend on the number of rows of the owner, or on how many share a
-// time. With Naming, it depends on the number of rows of other kinds that name the owner.
+// time.
 func (l *Ledger) List(ctx context.Context, q ListQuery) ([]Row, error) {
 	return ask(ctx, l, &Call{Operation: "list"}, fmt.Sprintf("ledger: list %q", q.Kind), func(ctx context.Context) ([]Row, error) {
-		if err := cmp.Or(checkLimit(q.Limit), validateID("owner", q.Owner), validateID("kind", q.Kind)); err != nil {
+		if err := q.validate(); err != nil {
 			return nil, err
 		}
 		query, args := listNewestRowsSQL, []any{stored(q.Hash), q.Owner, q.Kind, q.Now.UnixMicro(), q.Limit}
-		r := scanned{hash: stored(q.Hash), owner: q.Owner, kind: q.Kind}
-		into := []any{&r.target, &r.since, &r.until}
-		switch {
-		case q.Naming:
-			after := cmp.Or(q.Before, &Row{})
-			query, args, into = listNamingRowsSQL, append(args, stored(after.Hash), after.Owner), r.all()
-		case q.Before != nil:
+		if q.Before != nil {
 			query, args = listBeforeRowsSQL, append(args, q.Before.Since.UnixMicro(), q.Before.Target)
 		}
-		s := statement{sql: query, args: args, into: into}
-		return collect(ctx, l.db, s, r.row)
+		r := scanned{hash: stored(q.Hash), owner: q.Owner, kind: q.Kind}
+		return collect(ctx, l.db, statement{sql: query, args: args, into: []any{&r.target, &r.since, &r.until}}, r.row)
 	})
+}
+
+// MaxLooked is the number of rows that one ListNaming looks at.
+const MaxLooked = 10_000
+
+// afterAllIDs returns text that is after all ids, byte by byte: one character too many of the
+// last one.
+func afterAllIDs() string { return strings.Repeat("\U0010FFFF", MaxIDBytes/4+1) }
+
+// ListNaming returns rows of other owners that name the owner of the query and have its kind. They
+// were recorded with Names. They are in order of hash and owner, by which Before continues.
+//
+// The rows that name a user are in no index by kind, so ListNaming looks at those of other kinds,
+// too. It stops after MaxLooked rows. Then rest is the last row that it looked at, with its hash
+// and owner alone. A caller continues after the last row returned if there are Limit rows, and
+// otherwise after rest. A nil rest means that the list has ended.
+func (l *Ledger) ListNaming(ctx context.Context, q ListQuery) (rows []Row, rest *Row, err error) {
+	what := fmt.Sprintf("ledger: list %q by target", q.Kind)
+	rows, err = ask(ctx, l, &Call{Operation: "list_naming"}, what, func(ctx context.Context) ([]Row, error) {
+		if err := q.validate(); err != nil {
+			return nil, err
+		}
+		// The end comes first. A row that is inserted or removed after this read changes nothing
+		// about which rows are before the end.
+		after := cmp.Or(q.Before, &Row{})
+		to := scanned{hash: math.MaxInt64, owner: afterAllIDs()}
+		rest = nil
+		named := []any{stored(q.Hash), q.Owner, stored(after.Hash), after.Owner}
+		end := statement{sql: namingEndSQL, args: append(named[:4:4], MaxLooked-1), into: []any{&to.hash, &to.owner}, each: func() error {
+			rest = &Row{Hash: unstored(to.hash), Owner: to.owner}
+			return nil
+		}}
+		if err := l.db.query(ctx, end); err != nil {
+			return nil, err
+		}
+		return readRows(ctx, l.db, statement{
+			sql: listNamingRowsSQL, args: append(named, to.hash, to.owner, q.Kind, q.Now.UnixMicro(), q.Limit),
+		})
+	})
+	return rows, rest, err
 }
 
 func checkLimit(limit int) error {
@@ -327,25 +363,42 @@ func (q LookupQuery) entries() ([]*entry, error) {
 	return wanted, nil
 }
 
-// Counts returns the number of rows of an owner that have not ended by now: of one kind, or, for
-// "", of each kind that has rows. It counts all of them in an index: 100,000 rows take some
-// milliseconds.
-func (l *Ledger) Counts(ctx context.Context, hash uint64, owner, kind string, now time.Time) (map[string]int, error) {
-	var n int
-	operation, what, invalid := "counts", "ledger: count rows", validateID("owner", owner)
-	s := statement{sql: countKindsSQL, args: []any{stored(hash), owner, now.UnixMicro()}, into: []any{&kind, &n}}
-	if kind != "" {
-		operation, what = "count", fmt.Sprintf("ledger: count rows of kind %q", kind)
-		invalid = cmp.Or(invalid, validateID("kind", kind))
-		s = statement{sql: countRowsSQL, args: []any{stored(hash), owner, kind, now.UnixMicro()}, into: []any{&n}}
+// CountQuery asks how many rows an owner has.
+type CountQuery struct {
+	Hash  uint64 // hash of the owner, as recorded
+	Owner string
+	Kinds []string  // each once; rows of other kinds are not read
+	Now   time.Time // rows that have ended by then do not count
+	Most  int       // where the count of a kind stops, at least 1
+}
+
+// Counts returns the number of rows of each of the kinds, or Most for a kind with more. It counts
+// rows in an index, and reads at most Most of a kind, beside ended ones that were not removed yet.
+func (l *Ledger) Counts(ctx context.Context, q CountQuery) (map[string]int, error) {
+	invalid := validateID("owner", q.Owner)
+	if q.Most < 1 {
+		invalid = cmp.Or(invalid, fmt.Errorf("most: %d, want at least 1", q.Most))
 	}
-	return ask(ctx, l, &Call{Operation: operation}, what, func(ctx context.Context) (counts map[string]int, err error) {
+	n := len(q.Kinds)
+	number, hash, owner := make([]int64, n), make([]int64, n), make([]string, n)
+	for i, kind := range q.Kinds {
+		invalid = cmp.Or(invalid, validateID("kind", kind))
+		number[i], hash[i], owner[i] = int64(i), stored(q.Hash), q.Owner
+	}
+	return ask(ctx, l, &Call{Operation: "counts"}, "ledger: count rows", func(ctx context.Context) (map[string]int, error) {
 		if invalid != nil {
 			return nil, invalid
 		}
-		s.reset = func() { counts = make(map[string]int) }
-		s.each = func() error { counts[kind] = n; return nil }
-		err = l.db.query(ctx, s)
+		counts := make(map[string]int, n)
+		var i, found int64
+		err := l.db.query(ctx, statement{
+			sql: l.sql.tallyRows, columns: []any{number, hash, owner, q.Kinds}, args: []any{q.Now.UnixMicro(), q.Most},
+			into: []any{&i, &found},
+			each: func() error {
+				counts[q.Kinds[i]] = int(found)
+				return nil
+			},
+		})
 		return counts, err
 	})
 }
@@ -354,12 +407,18 @@ func (l *Ledger) Counts(ctx context.Context, hash uint64, owner, kind string, no
 // ended rows. limit is the maximum number of rows, at least 1.
 //
 // after is nil for the first call, then the last row returned, whether that row still exists or
-// not. Repeat the call until it returns fewer than limit rows. The calls together return each row
-// that exists throughout exactly once.
+// not, or [AfterKind] of its kind. Repeat the call until it returns fewer than limit rows. The
+// calls together return each row that exists throughout exactly once.
 func (l *Ledger) Owned(ctx context.Context, hash uint64, owner string, after *Row, limit int) ([]Row, error) {
 	after = cmp.Or(after, &Row{})
 	return found(ctx, l, "owned", "read an owner's rows", cmp.Or(validateID("owner", owner), checkLimit(limit)),
 		statement{sql: ownedRowsSQL, args: []any{stored(hash), owner, after.Kind, after.Target, limit}})
+}
+
+// AfterKind returns a row that is after all rows of a kind, and before those of the next one. An
+// owner may have any number of rows of a kind that a reader of Owned does not want.
+func AfterKind(kind string) *Row {
+	return &Row{Kind: kind + "\x01"} // no kind has a control character
 }
 
 // All returns the rows of all owners, in order of hash, owner, kind and target. It includes

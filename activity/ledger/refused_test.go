@@ -97,12 +97,9 @@ func TestReadsFail(t *testing.T) {
 			"Place":   func() error { _, err := l.Place(t.Context(), 0); return err },
 			"Layouts": func() error { _, err := l.Layouts(t.Context()); return err },
 		}
-		for name, naming := range map[string]bool{"List": false, "ListNaming": true} {
-			reads[name] = func() error {
-				_, err := l.List(t.Context(), ListQuery{Hash: row.Hash, Owner: row.Owner, Kind: row.Kind, Limit: 10, Naming: naming})
-				return err
-			}
-		}
+		list := ListQuery{Hash: row.Hash, Owner: row.Owner, Kind: row.Kind, Limit: 10}
+		reads["List"] = func() error { _, err := l.List(t.Context(), list); return err }
+		reads["ListNaming"] = func() error { _, _, err := l.ListNaming(t.Context(), list); return err }
 		for table, names := range map[string]string{
 			"entries": "Keys EachRow List ListNaming", "pages": "Keys EachRow Sequence Changed Place",
 			"layouts": "Keys EachRow Sequence Changed Place Layouts", "owners": "Keys EachRow Changed Place",

@@ -131,12 +131,6 @@ const (
 			ORDER BY since DESC, target LIMIT $5) AS older
 		ORDER BY since DESC, target LIMIT $5`
 
-	countRowsSQL = `SELECT count(*) FROM entries
-		WHERE hash = $1 AND owner = $2 AND kind = $3 AND kind <> '' AND (until IS NULL OR until > $4)`
-
-	countKindsSQL = `SELECT kind, count(*) FROM entries
-		WHERE hash = $1 AND owner = $2 AND kind <> '' AND (until IS NULL OR until > $3) GROUP BY kind`
-
 	ownedRowsSQL = `SELECT hash, owner, kind, target, since, until FROM entries
 		WHERE hash = $1 AND owner = $2 AND (kind, target) > ($3, $4) ORDER BY kind, target LIMIT $5`
 
@@ -146,9 +140,15 @@ const (
 	namingRowsSQL = `SELECT hash, owner, kind, target, since, until FROM entries
 		WHERE target_hash = $1 AND target = $2 AND (hash, owner, kind) > ($3, $4, $5) ORDER BY hash, owner, kind LIMIT $6`
 
+	// namingEndSQL reads the row after which listNamingRowsSQL stops, $5 rows after the first one. It
+	// reads the index alone, and so does listNamingRowsSQL, but for the rows that it returns.
+	namingEndSQL = `SELECT hash, owner FROM entries
+		WHERE target_hash = $1 AND target = $2 AND (hash, owner) > ($3, $4) ORDER BY hash, owner LIMIT 1 OFFSET $5`
+
 	listNamingRowsSQL = `SELECT hash, owner, kind, target, since, until FROM entries
-		WHERE target_hash = $1 AND target = $2 AND kind = $3 AND (until IS NULL OR until > $4) AND (hash, owner) > ($6, $7)
-		ORDER BY hash, owner LIMIT $5`
+		WHERE target_hash = $1 AND target = $2 AND (hash, owner) > ($3, $4) AND (hash, owner) <= ($5, $6)
+			AND kind = $7 AND (until IS NULL OR until > $8)
+		ORDER BY hash, owner LIMIT $9`
 
 	// emptySQL tells whether no page of the ledger ever changed.
 	emptySQL = `SELECT NOT EXISTS (SELECT 1 FROM pages WHERE sequence > 0)`

@@ -96,7 +96,7 @@ func (d *sqliteDatabase) prepare(ctx context.Context) (err error) {
 	write := []string{allLayoutsSQL, allKindsSQL, putCheckpointSQL, moveSourceSQL}
 	read := []string{
 		snapshotSQL, keysSQL, progressSQL, changedSQL, all.endedRows, listNewestRowsSQL, listBeforeRowsSQL, listNamingRowsSQL,
-		countRowsSQL, countKindsSQL, ownedRowsSQL, allRowsSQL, countRangeSQL, namingRowsSQL, allKindsSQL, rangesSQL, placeSQL,
+		namingEndSQL, ownedRowsSQL, allRowsSQL, countRangeSQL, namingRowsSQL, allKindsSQL, rangesSQL, placeSQL,
 		newOwnersSQL, ownerRangeSQL, allLayoutsSQL, allSourcesSQL, getCheckpointSQL, incarnationSQL, sharedStateSQL, dedicatedStateSQL,
 	}
 	for n := maxBatch; n > 0; n /= 4 {
@@ -106,7 +106,7 @@ func (d *sqliteDatabase) prepare(ctx context.Context) (err error) {
 		} {
 			write = append(write, rowsSQL(sql, n))
 		}
-		read = append(read, rowsSQL(all.lookupRows, n))
+		read = append(read, rowsSQL(all.lookupRows, n), rowsSQL(all.tallyRows, n))
 	}
 	if d.writes, err = prepared(ctx, d.writer, write); err != nil {
 		return err

@@ -23,7 +23,7 @@ const deleteBatch = 1000
 func (p *Pages) DeleteUser(ctx context.Context, user string) (deleted int, left []string, err error) {
 	hash := UserHash(p.storage.identity.Seed, user)
 	touched, followed := make(map[uint32]bool), make(map[string]bool)
-	for _, read := range []readRows{p.poller.ledger.Owned, p.poller.ledger.Naming} {
+	for _, read := range []rowReader{{p.poller.ledger.Owned, true}, {p.poller.ledger.Naming, false}} {
 		n, err := p.deleteRows(ctx, hash, user, read, touched, followed)
 		if deleted += n; err != nil {
 			return deleted, nil, decided(deleted, err)
@@ -65,18 +65,22 @@ func decided(deleted int, err error) error {
 	return err
 }
 
-// readRows reads rows of a user: see [ledger.Ledger.Owned].
-type readRows = func(ctx context.Context, hash uint64, user string, after *ledger.Row, limit int) ([]ledger.Row, error)
+// rowReader reads rows of a user.
+type rowReader struct {
+	// read is [ledger.Ledger.Owned], or a method like it.
+	read   func(ctx context.Context, hash uint64, user string, after *ledger.Row, limit int) ([]ledger.Row, error)
+	byKind bool // rows are in order of kind
+}
 
 // deleteRows calls read until it returns none, with the last row before. It removes the returned
 // rows and their other sides, and adds the pages that held them to touched. It leaves rows that a
 // source alone may remove, and adds their kinds to followed.
 func (p *Pages) deleteRows(
-	ctx context.Context, hash uint64, user string, read readRows, touched map[uint32]bool, followed map[string]bool,
+	ctx context.Context, hash uint64, user string, from rowReader, touched map[uint32]bool, followed map[string]bool,
 ) (deleted int, err error) {
 	var after *ledger.Row
 	for {
-		found, err := read(ctx, hash, user, after, deleteBatch)
+		found, err := from.read(ctx, hash, user, after, deleteBatch)
 		if err != nil {
 			return deleted, Unavailable("ledger", err)
 		}
@@ -88,6 +92,9 @@ func (p *Pages) deleteRows(
 			return deleted, Unavailable("ledger", err)
 		}
 		kinds := *p.rebuilder.declared.Load()
+		if from.byKind && kinds[after.Kind].stays(followed) { // there may be hundreds of thousands of such rows
+			after = ledger.AfterKind(after.Kind)
+		}
 		found = slices.DeleteFunc(found, func(row ledger.Row) bool { return kinds[row.Kind].stays(followed) })
 		if len(found) == 0 {
 			continue

@@ -19,6 +19,9 @@ const (
 	// inspectPause is the time between two tries, in which a write in flight can arrive.
 	inspectTries = 5
 	inspectPause = 5 * time.Millisecond
+	// maxInspected is how many pages are inspected at once; others wait. What others did with a user
+	// is on the user's page, and inspecting a page reads all of it.
+	maxInspected = 2
 )
 
 // Inspector shows what is in pages. No method changes a page. It is safe for concurrent use.
@@ -26,9 +29,22 @@ type Inspector struct {
 	core
 
 	rebuilder *rebuilder
+	slots     chan struct{} // of pages that are inspected
 }
 
-func newInspector(b *rebuilder) *Inspector { return &Inspector{core: b.core, rebuilder: b} }
+func newInspector(b *rebuilder) *Inspector {
+	return &Inspector{core: b.core, rebuilder: b, slots: make(chan struct{}, maxInspected)}
+}
+
+// enter waits for a slot. The caller calls leave at the end.
+func (in *Inspector) enter(ctx context.Context) (leave func(), err error) {
+	select {
+	case in.slots <- struct{}{}:
+		return func() { <-in.slots }, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
 
 // Identity returns the identity of the filter: see [Pages.Identity].
 func (in *Inspector) Identity() favfilter.Identity { return in.storage.identity }
@@ -108,12 +124,18 @@ func (p *PageInside) Agrees() bool {
 // InspectPage changes nothing, and leaves the repair of a faulty page to the next feed or the
 // scrub.
 //
-// It reads the whole page and all its rows, some 100 MiB for a large page. Errors are [ErrNoPage],
+// It reads the whole page and all its rows, some 100 MiB for a large page, so two pages are
+// inspected at once, and other calls wait. Errors are [ErrNoPage],
 // an [*UnavailableError], or that of ctx.
 func (in *Inspector) InspectPage(ctx context.Context, number uint32) (*PageInside, error) {
 	if !in.layout.inUse(number) {
 		return nil, fmt.Errorf("inspect page %d: %w", number, ErrNoPage)
 	}
+	leave, err := in.enter(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("inspect page %d: %w", number, err)
+	}
+	defer leave()
 	p, rows, err := in.readSettled(ctx, number)
 	if err == nil {
 		err = in.compare(ctx, p, rows, "")
@@ -241,6 +263,11 @@ func lacking(page *favfilter.Page, keys []favfilter.Hash) (n int) {
 // InspectUser is [Inspector.InspectPage] for the page of a user. It follows a user who moves to
 // another page during the call.
 func (in *Inspector) InspectUser(ctx context.Context, user string) (*PageInside, error) {
+	leave, err := in.enter(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
 	hash := UserHash(in.storage.identity.Seed, user)
 	since := in.poller.recent()
 	for range maxLooks {

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -171,4 +173,53 @@ func TestInspectFollowsMoves(t *testing.T) {
 			t.Errorf("on page %d, dedicated: %v, with %v keys, %v of them not reported", in.Number, in.Dedicated, in.User.Keys, in.User.Lacks)
 		}
 	})
+}
+
+// TestInspectFew: of many inspections two read their pages at once, and all are answered.
+func TestInspectFew(t *testing.T) {
+	const calls = 12
+	var inside, most atomic.Int64
+	next := make(chan struct{})
+	l := newLedger(t, 1).Around(func(ctx context.Context, c *ledger.Call, do func(ctx context.Context) error) error {
+		if c.Operation == "keys" {
+			n := inside.Add(1)
+			defer inside.Add(-1)
+			for seen := most.Load(); n > seen && !most.CompareAndSwap(seen, n); seen = most.Load() {
+			}
+			<-next
+		}
+		return do(ctx)
+	})
+	g := newRigWith(t, &favfilter.Memory{}, l)
+	var asking sync.WaitGroup
+	for i := range calls {
+		asking.Go(func() {
+			var err error
+			if i%2 == 0 {
+				_, err = g.Inspector().InspectUser(t.Context(), "1")
+			} else {
+				_, err = g.Inspector().InspectPage(t.Context(), 0)
+			}
+			if err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	for range calls {
+		next <- struct{}{}
+	}
+	asking.Wait()
+	if n := most.Load(); n > maxInspected {
+		t.Errorf("%d pages were inspected at once, want at most %d", n, maxInspected)
+	}
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	for range maxInspected {
+		leave, err := g.Inspector().enter(t.Context())
+		must(t, err)
+		defer leave()
+	}
+	if _, err := g.Inspector().InspectUser(ended, "1"); !errors.Is(err, context.Canceled) {
+		t.Errorf("a caller who left waits for a page: %v", err)
+	}
 }

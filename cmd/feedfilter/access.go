@@ -130,9 +130,13 @@ func (f *accessFlags) open(ctx context.Context, addr string, log *slog.Logger) (
 // openLogs opens the id key and the audit log, and creates them if necessary. It is called after
 // other checks, so that a refused start creates neither.
 func (f *accessFlags) openLogs(g *gate, dataDir string, std stdio, log *slog.Logger) error {
-	err := f.openIDs(g, dataDir)
+	ids, warning, err := openIDs(f.IDKeyFile, dataDir, f.AuditLog != auditOff)
 	if err != nil {
 		return err
+	}
+	g.access.IDs = ids
+	if warning != "" {
+		g.warnings = append(g.warnings, warning)
 	}
 	g.access.AuditReads = f.AuditReads
 	switch f.AuditLog {
@@ -147,29 +151,36 @@ func (f *accessFlags) openLogs(g *gate, dataDir string, std stdio, log *slog.Log
 	return nil
 }
 
-// openIDs opens or creates the id key. It uses a temporary key if the data directory cannot hold a
-// key, and neither --id-key-file nor an audit log needs a lasting one.
-func (f *accessFlags) openIDs(g *gate, dataDir string) (err error) {
-	file := cmp.Or(f.IDKeyFile, filepath.Join(dataDir, idKeyFile))
-	g.access.IDs, err = access.OpenIDs(file)
+// openIDs opens or creates the id key, in the file of --id-key-file or else the data directory. It
+// uses a temporary key if the data directory cannot hold a key, and neither --id-key-file nor an
+// audit log needs a lasting one.
+func openIDs(file, dataDir string, lasting bool) (ids *access.IDs, warning string, err error) {
+	name := cmp.Or(file, filepath.Join(dataDir, idKeyFile))
+	ids, err = access.OpenIDs(name)
 	switch {
 	case err == nil:
-		g.warnOfFile(file)
-	case f.IDKeyFile == "" && f.AuditLog == auditOff:
-		g.access.IDs = access.NewIDs()
-		g.warnings = append(g.warnings, "ids in logs are hashed with a temporary key, which ends with this process: "+err.Error())
+		return ids, openFile(name), nil
+	case file == "" && !lasting:
+		return access.NewIDs(), "ids in logs are hashed with a temporary key, which ends with this process: " + err.Error(), nil
 	default:
-		return usageError{fmt.Errorf("--id-key-file: %w", err)}
+		return nil, "", usageError{fmt.Errorf("--id-key-file: %w", err)}
 	}
-	return nil
 }
 
-// warnOfFile warns if every user may read or write a file. It is not an error, because operators
-// cannot always set the modes of files on volumes.
+// warnOfFile warns of an open file. It is not an error, because operators cannot always set the
+// modes of files on volumes.
 func (g *gate) warnOfFile(name string) {
-	if info, err := os.Stat(name); err == nil && info.Mode().Perm()&0o006 != 0 {
-		g.warnings = append(g.warnings, fmt.Sprintf("every user of this machine may read or write %s: mode %v", name, info.Mode().Perm()))
+	if warning := openFile(name); warning != "" {
+		g.warnings = append(g.warnings, warning)
 	}
+}
+
+// openFile returns a warning if every user may read or write a file; "": nobody else may.
+func openFile(name string) string {
+	if info, err := os.Stat(name); err == nil && info.Mode().Perm()&0o006 != 0 {
+		return fmt.Sprintf("every user of this machine may read or write %s: mode %v", name, info.Mode().Perm())
+	}
+	return ""
 }
 
 // start logs the warnings, and watches the files for changes until ctx ends.

@@ -63,7 +63,7 @@ func readTables(file string, kinds *activity.Kinds) (follow.Tables, error) {
 
 // follower returns a follower of the source. With no Recorder, it can only look at the source.
 func (f *sourceFlags) follower(
-	r *activity.Recorder, kinds *activity.Kinds, file string, log *slog.Logger,
+	r *activity.Recorder, kinds *activity.Kinds, file string, log *slog.Logger, hashID func(id string) string,
 ) (*follow.Follower, error) {
 	tables, err := readTables(file, kinds)
 	if err != nil {
@@ -72,7 +72,7 @@ func (f *sourceFlags) follower(
 	host, _ := os.Hostname()
 	return follow.New(r, follow.Options{
 		Name: f.SourceName, URL: f.Source, Tables: tables, Kinds: kinds, Holder: fmt.Sprintf("%s %d %s", host, os.Getpid(), rand.Text()[:8]),
-		Skip: f.OnError == "skip", Log: log,
+		Skip: f.OnError == "skip", Log: log, HashID: hashID,
 	}), nil
 }
 
@@ -84,6 +84,8 @@ type followCmd struct {
 	Create  bool        `help:"${follow_create}"`
 	Resync  bool        `help:"${follow_resync}"`
 	Release string      `help:"${follow_release}" placeholder:"KIND"`
+
+	IDKeyFile string `help:"${id_key_file}" placeholder:"FILE"`
 }
 
 // Check implements [settings.Checker].
@@ -128,7 +130,14 @@ func (c *followCmd) Run(ctx context.Context, std stdio) (err error) {
 			"SELECT pg_drop_replication_slot('feedfilter_" + c.Source.SourceName + "'); DROP PUBLICATION feedfilter_" + c.Source.SourceName)
 		return nil
 	}
-	f, err := c.Source.follower(r, r.Kinds(), c.Tables, log)
+	ids, warning, err := openIDs(c.IDKeyFile, c.Data.DataDir, false)
+	if err != nil {
+		return err
+	}
+	if warning != "" {
+		log.WarnContext(ctx, "access", "warning", warning)
+	}
+	f, err := c.Source.follower(r, r.Kinds(), c.Tables, log, ids.Hash)
 	if err != nil {
 		return fmt.Errorf("follow: %w", err)
 	}
@@ -142,7 +151,7 @@ func (c *followCmd) report(ctx context.Context, std stdio) error {
 	if err != nil {
 		return err
 	}
-	f, err := c.Source.follower(nil, kinds, c.Tables, c.Data.logger(std))
+	f, err := c.Source.follower(nil, kinds, c.Tables, c.Data.logger(std), nil)
 	if err != nil {
 		return err
 	}
@@ -166,7 +175,7 @@ func (r *running) makeFollower() (sources func() []follow.Status, err error) {
 		return nil, nil //nolint:nilnil // without a ledger, nothing is followed
 	}
 	if r.Follow != "" {
-		if r.follower, err = r.Source.follower(recorder, recorder.Kinds(), r.Follow, r.log); err != nil {
+		if r.follower, err = r.Source.follower(recorder, recorder.Kinds(), r.Follow, r.log, r.gate.access.IDs.Hash); err != nil {
 			return nil, err
 		}
 	}

@@ -128,7 +128,7 @@ func (u *Users) limiter(user uint64) *rate.Limiter {
 	return l
 }
 
-// Throttle limits log lines that strangers can cause: ten at once, then one a second. Use
+// Throttle limits what callers can cause, such as log lines: ten at once, then one a second. Use
 // NewThrottle, because the zero value is not ready. It is safe for concurrent use.
 type Throttle struct {
 	limiter *rate.Limiter

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/jackc/pglogrepl"
@@ -15,15 +17,32 @@ import (
 // errLacks means that the stream lacks what became of rows, so the tables have to be read whole.
 var errLacks = errors.New("the stream lacks changes")
 
-// rowError is a row that gives an invalid activity.
+// rowError is a row that gives an invalid activity. As an error it shows no value of the row,
+// because errors end up in logs, and the values are ids.
 type rowError struct {
 	table string
-	row   string // the mapped columns, for people
-	cause error
+	cells []cell // the mapped ones
+	cause error  // shows no value either
 }
 
-func (e *rowError) Error() string {
-	return fmt.Sprintf("table %s, row %s: %v", e.table, e.row, e.cause)
+// cell is the value of a column as text.
+type cell struct{ column, value string }
+
+func (e *rowError) Error() string { return fmt.Sprintf("a row of table %s: %v", e.table, e.cause) }
+
+// row returns the row with each value as show returns it.
+func (e *rowError) row(show func(value string) string) string {
+	all := make([]string, len(e.cells))
+	for i, c := range e.cells {
+		all[i] = c.column + "=" + show(c.value)
+	}
+	return strings.Join(all, " ")
+}
+
+// clear returns the error with the values, for a caller who asked for the row or sent it. It must
+// not be logged.
+func (e *rowError) clear() string {
+	return fmt.Sprintf("table %s, row %s: %v", e.table, e.row(strconv.Quote), e.cause)
 }
 
 // Unwrap returns the cause.

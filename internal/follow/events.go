@@ -254,7 +254,7 @@ func (i *intake) add(ctx context.Context, e *Event, reading bool) error {
 		changes, err := i.change(e, t, at)
 		if bad, invalid := errors.AsType[*rowError](err); invalid {
 			if err := i.refuse(ctx, bad); err != nil {
-				return refused(CodeInvalidRow, "%v", err)
+				return refused(CodeInvalidRow, "%s: %s", bad.clear(), correctRow)
 			}
 			count = &i.got.Skipped
 		} else if err != nil {
@@ -334,7 +334,7 @@ func (e *Event) row(t *Table, member string, object jsontext.Value, old row) (ro
 		case jsontext.KindTrue, jsontext.KindFalse:
 			texts[column] = new(string(value[:1]))
 		default:
-			return nil, &rowError{t.Table, column + "=" + string(value), errors.New("want a string, a number or a boolean")}
+			return nil, &rowError{t.Table, []cell{{column, string(value)}}, errors.New("want a string, a number or a boolean")}
 		}
 	}
 	return func(column string) (*string, bool) {

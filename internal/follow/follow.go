@@ -39,6 +39,7 @@ type Options struct {
 	Skip    bool            // skip rows whose ids or times are not valid, rather than stop
 	TempDir string          // for a snapshot; "": that of the system
 	Log     *slog.Logger
+	HashID  func(id string) string // for values of rows in the log; default: leaves them out
 }
 
 // Follower keeps the kinds of a source's tables in the ledger. Of several Followers of a source, in
@@ -106,6 +107,9 @@ func (e *StopError) Unwrap() error { return e.error }
 func New(r *activity.Recorder, o Options) *Follower {
 	if o.Kinds == nil {
 		o.Kinds = r.Kinds()
+	}
+	if o.HashID == nil {
+		o.HashID = func(string) string { return "..." }
 	}
 	o.Log = o.Log.With("source_name", o.Name)
 	f := &Follower{
@@ -262,13 +266,19 @@ func (f *Follower) start(ctx context.Context, src *activity.Source, conn *pgx.Co
 	return at, err
 }
 
-// refuse reports a row that gives an invalid activity: an error that stops, or nil to skip it.
+// correctRow is what to do about a row that is not valid.
+const correctRow = "correct the row, or skip such rows with --on-error skip"
+
+// refuse logs a row that gives an invalid activity, and returns an error that stops, or nil to skip
+// the row.
 func (f *Follower) refuse(ctx context.Context, bad *rowError) error {
+	of := f.Log.With("table", bad.table, "row", bad.row(f.HashID), "error", bad.cause)
 	if !f.Skip {
-		return &StopError{fmt.Errorf("%w: correct the row, or skip such rows with --on-error skip", bad)}
+		of.ErrorContext(ctx, "a row of the source is not valid")
+		return &StopError{fmt.Errorf("%w: %s", bad, correctRow)}
 	}
 	f.counts[bad.table].skipped.Add(1)
-	f.Log.WarnContext(ctx, "skipped a row of the source", "table", bad.table, "row", bad.row, "error", bad.cause)
+	of.WarnContext(ctx, "skipped a row of the source")
 	return nil
 }
 
@@ -280,7 +290,7 @@ func trouble(err error) string {
 	case err == nil, errors.Is(err, ledger.ErrHeld):
 		return ""
 	case row:
-		return "a row of table " + bad.table + " is not valid; the log names it"
+		return "a row of table " + bad.table + " is not valid; follow --check names it"
 	case stop:
 		return err.Error()
 	default:

@@ -93,7 +93,7 @@ func (f *Follower) Check(ctx context.Context, rows bool) (Report, error) {
 	list := func(_ context.Context, bad *rowError) error {
 		report.Invalid++
 		if report.Invalid <= maxListed {
-			report.Rows = append(report.Rows, fmt.Sprintf("%.1000s", bad))
+			report.Rows = append(report.Rows, fmt.Sprintf("%.1000s", bad.clear()))
 		}
 		return nil
 	}

@@ -1,11 +1,16 @@
 package follow
 
 import (
+	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/jackc/pglogrepl"
+
+	"github.com/feedfilter/feedfilter/activity"
 )
 
 // status returns what a process knows of the source; f may be nil.
@@ -26,6 +31,8 @@ func TestStatus(t *testing.T) {
 	if s := a.status(f); s.Name != "app" || s.Followed {
 		t.Errorf("before it follows: %+v", s)
 	}
+	var log logBuffer
+	f.Log, f.HashID = slog.New(slog.NewTextHandler(&log, nil)), func(id string) string { return "h_of_" + strings.Repeat("x", len(id)) }
 	stopped, _ := a.run(f)
 	a.reached()
 	soon(t, "both to know", func() bool {
@@ -33,12 +40,16 @@ func TestStatus(t *testing.T) {
 		return here.Followed && here.Active && there.Followed && there.Stats == nil && there.Position > 0
 	})
 	a.exec(`INSERT INTO blocks (blocker_id, blocked_id) VALUES (4711, 4711)`)
-	if stopped() == nil {
+	err := stopped()
+	if err == nil {
 		t.Fatal("a user who blocks themselves does not stop the follower")
+	}
+	if text := log.String(); strings.Contains(err.Error()+text, "4711") || !strings.Contains(text, `row="blocked_id=h_of_xxxx blocker_id=h_of_xxxx"`) {
+		t.Errorf("the log shows ids, or no hashes:\n%v\n%s", err, text)
 	}
 	soon(t, "both to know that it stopped", func() bool { return !a.status(f).Followed && !a.status(nil).Followed })
 	s := a.status(f)
-	if s.Trouble != "a row of table blocks is not valid; the log names it" || s.Active || s.Behind == 0 || s.Lag <= 0 {
+	if s.Trouble != "a row of table blocks is not valid; follow --check names it" || s.Active || s.Behind == 0 || s.Lag <= 0 {
 		t.Errorf("after it stopped: %+v, %+v", s, s.Stats)
 	}
 }
@@ -142,5 +153,56 @@ func TestConfirmsUnderTraffic(t *testing.T) {
 	}
 	if !confirmed {
 		t.Errorf("%v is not confirmed", at)
+	}
+}
+
+// logBuffer is a log that goroutines write.
+type logBuffer struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (b *logBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.Write(p)
+}
+
+func (b *logBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.String()
+}
+
+// TestLogShowsNoIDs: whatever is wrong with a row, the log has no value of it. The answer to its
+// sender has.
+func TestLogShowsNoIDs(t *testing.T) {
+	const id, other = "4711-secret", "4712-secret"
+	for name, row := range map[string]string{
+		"self":    fmt.Sprintf(`"blocker_id":%q,"blocked_id":%[1]q,"created_at":null`, id),
+		"no user": fmt.Sprintf(`"blocker_id":"","blocked_id":%q,"created_at":null`, id),
+		"control": fmt.Sprintf(`"blocker_id":"1","blocked_id":"%s\u0007","created_at":null`, id),
+		"long":    fmt.Sprintf(`"blocker_id":"1","blocked_id":"%s","created_at":null`, strings.Repeat(id, 30)),
+		"no text": fmt.Sprintf(`"blocker_id":"1","blocked_id":[%q],"created_at":null`, id),
+		"time":    fmt.Sprintf(`"blocker_id":%q,"blocked_id":"2","created_at":%q`, other, id),
+	} {
+		for _, skip := range []bool{false, true} {
+			for _, hashed := range []bool{false, true} {
+				s := newSink(t)
+				var log logBuffer
+				s.Log, s.Skip = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug})), skip
+				if hashed {
+					s.HashID = func(text string) string { return fmt.Sprint("h_", len(text)) }
+				}
+				_, err := s.send(t, pg("c", "blocks", 100, 100, "", `{"id":1,`+row+`}`))
+				if bad, refused := errors.AsType[*activity.InvalidError](err); refused == skip || refused && !strings.Contains(bad.Message, "secret") {
+					t.Errorf("%s, skipped %v: %v", name, skip, err)
+				}
+				text := log.String()
+				if strings.Contains(text, "secret") || !strings.Contains(text, "table=blocks") || strings.Contains(text, "=h_") != hashed {
+					t.Errorf("%s, skipped %v, with hashes %v: the log is\n%s", name, skip, hashed, text)
+				}
+			}
+		}
 	}
 }

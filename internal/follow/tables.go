@@ -214,20 +214,19 @@ func (t *Table) gives(r row, kinds *activity.Kinds) (*mapped, error) {
 		m.target = a.Target
 	}
 	if err != nil {
-		return nil, &rowError{t.Table, t.describe(r), err}
+		return nil, &rowError{t.Table, t.cells(r), err}
 	}
 	return m, nil
 }
 
-// describe returns the mapped columns of a row, for people.
-func (t *Table) describe(r row) string {
-	var all []string
+// cells returns the mapped columns of a row that are not NULL.
+func (t *Table) cells(r row) (all []cell) {
 	for _, column := range t.columns() {
 		if text, _ := r(column); text != nil {
-			all = append(all, fmt.Sprintf("%s=%q", column, *text))
+			all = append(all, cell{column, *text})
 		}
 	}
-	return strings.Join(all, " ")
+	return all
 }
 
 // of maps a row, given its values as text; nil: NULL.
@@ -284,5 +283,5 @@ func parseTime(text string) (time.Time, error) {
 			return at.UTC(), nil
 		}
 	}
-	return time.Time{}, fmt.Errorf("%q is no time", text)
+	return time.Time{}, errors.New("not a time")
 }

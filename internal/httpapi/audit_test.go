@@ -107,6 +107,7 @@ func TestAudit(t *testing.T) {
 		{"GET", "/v1/ops/users/u/keys/block/v", "", "ops", "", map[string]any{"route": "/v1/ops/users/:user/keys/:kind/:target", "op": "inspect", "kind": "block", "user": u, "target": v, "changed": 0.0, "token": "ops"}},
 		{"GET", "/v1/ops/users/u/keys/zqx/v", "", "ops", "", map[string]any{"route": "/v1/ops/users/:user/keys/:kind/:target", "status": 422.0, "code": "unknown_kind", "changed": 0.0, "token": "ops"}},
 		{"GET", "/v1/ops/users/u", "", "ops", "", nil},
+		{"GET", "/v1/ops/profiles/goroutine", "", "ops", "", map[string]any{"route": "/v1/ops/profiles/goroutine", "op": "profile", "changed": 0.0, "token": "ops"}},
 		{"PUT", "/v1/pages", `{"pages":16}`, "fleet", "", map[string]any{"route": "/v1/pages", "op": "reshape", "pages": 16.0, "changed": 0.0, "token": "fleet"}},
 		{"PUT", "/v1/pages", `{"pages":16,"force":true}`, "fleet", "", map[string]any{
 			"route": "/v1/pages", "op": "reshape", "pages": 16.0, "force": true, "changed": 0.0, "token": "fleet"}},

@@ -63,6 +63,7 @@ func TestScopes(t *testing.T) {
 		"GET /healthz": anybody, "GET /readyz": anybody,
 		"GET /openapi.json": anybody, "GET /docs": anybody, "GET /docs/style.css": anybody, "GET /docs/*": anybody,
 		"GET /ops": anybody, "GET /ops/*": anybody,
+		"GET /v1/ops/profiles/cpu": ops, "GET /v1/ops/profiles/heap": ops, "GET /v1/ops/profiles/goroutine": ops,
 		"GET /v1/ops/health": ops, "GET /v1/ops/history": ops, "GET /v1/ops/pages/:number": ops,
 		"GET /v1/ops/scrub": ops, "GET /v1/ops/users/:user": ops, "GET /v1/ops/users/:user/keys/:kind/:target": ops,
 		"POST /v1/ops/pages/:number/rebuild": fleet, "POST /v1/ops/scrub": fleet,
@@ -94,6 +95,7 @@ func TestScopes(t *testing.T) {
 			may["HEAD "+path] = may[name]
 		}
 	}
+	s.endLong(t)
 	handler, _ := s.Handler.(*httpapi.Handler)
 	e, ok := handler.Handler.(*echo.Echo)
 	if !ok {

@@ -119,7 +119,7 @@ func (f *front) logRequest(k *core.Call, status int, took time.Duration, err err
 	switch {
 	case !loud:
 	case err != nil && core.Describe(err).Code == core.CodeOverloaded: // one warning stands for many
-	case core.Fault(status):
+	case core.Fault(status, err):
 		level = slog.LevelError
 	case status >= http.StatusBadRequest:
 		level = slog.LevelInfo
@@ -150,8 +150,9 @@ func errorAttrs(status int, err error) []slog.Attr {
 	if err == nil {
 		return nil
 	}
-	attrs := []slog.Attr{slog.String("code", core.Describe(err).Code)}
-	if status >= core.StatusGone {
+	code := core.Describe(err).Code
+	attrs := []slog.Attr{slog.String("code", code)}
+	if status >= core.StatusGone && code != core.CodeNotYet {
 		attrs = append(attrs, slog.Any("error", err))
 	}
 	if p, ok := errors.AsType[*panicError](err); ok {

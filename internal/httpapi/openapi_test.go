@@ -99,6 +99,7 @@ func asText(t *testing.T, v any) string {
 // end, and checks each answer against the description.
 func TestEveryAnswerIsDescribed(t *testing.T) {
 	s := newService(t, httpapi.Config{}, ownKinds(t))
+	s.endLong(t) // no profile takes time
 	c := s.contractOf(t)
 	c.seen = make(map[string]bool) // without the requests for the description itself
 	s.useEachCall(t)
@@ -132,6 +133,7 @@ func TestEveryAnswerIsDescribed(t *testing.T) {
 	s.do(t, "GET", "/readyz", "")
 
 	plain := openWithoutLedger(t)
+	plain.endLong(t)
 	plain.contractOf(t).seen = c.seen
 	plain.useEachCall(t)
 	for _, method := range []string{"blocks", "hides", "likes"} {
@@ -323,6 +325,7 @@ func (s *service) keepOutOfEachCall(t *testing.T) {
 		activities: s.activities, contract: s.contractOf(t),
 	}
 	closed.described.Do(func() {})
+	closed.endLong(t)
 	closed.do(t, "GET", "/v1/kinds", "", as("often")...) // the one call that the rate allows
 	for route := range closed.contract.operations() {
 		method, target, body := closed.contract.good(t, route)

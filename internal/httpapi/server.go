@@ -94,17 +94,17 @@ func WithConnection(ctx context.Context, work func(n int)) context.Context {
 type Handler struct {
 	http.Handler
 
-	limits     *core.Limits
-	endWatches func()
+	limits  *core.Limits
+	endLong func()
 }
 
 // SetMaxRequests changes [Config.MaxRequests], 1 or more. It does not affect requests in progress.
 func (h *Handler) SetMaxRequests(n int) { h.limits.BoundRequests(n) }
 
 // EndWatches ends the health watches of gRPC clients, and tells them that the service shuts down.
-// Pass it to [http.Server.RegisterOnShutdown]: Shutdown waits for all requests, and a watch does
-// not end by itself.
-func (h *Handler) EndWatches() { h.endWatches() }
+// It also ends a profile. Pass it to [http.Server.RegisterOnShutdown]: Shutdown waits for all
+// requests, and a watch does not end by itself.
+func (h *Handler) EndWatches() { h.endLong() }
 
 // New returns the handler of all routes, for an [http.Server] that the caller runs. It is safe for
 // concurrent use.
@@ -129,7 +129,10 @@ func New(c Config) *Handler {
 	}
 	e.Use(f.observe)
 	f.addRoutes(e)
-	return &Handler{Handler: e, limits: f.operations.Limits, endWatches: f.procedures.EndWatches}
+	return &Handler{Handler: e, limits: f.operations.Limits, endLong: func() {
+		f.procedures.EndWatches()
+		f.profiles.End()
+	}}
 }
 
 // front joins the packages that answer calls.
@@ -138,6 +141,7 @@ type front struct {
 	procedures grpc.Handler
 	paths      map[string]bool // of the procedures
 	history    *ops.History
+	profiles   *ops.Profiles
 	routes     []core.Route
 	meters     meters
 }
@@ -155,9 +159,9 @@ func newFront(c Config) *front {
 	for _, r := range f.procedures.Routes {
 		f.paths[r.Path] = true
 	}
-	f.history = ops.NewHistory(o, f.meters.feedDurations)
+	f.history, f.profiles = ops.NewHistory(o, f.meters.feedDurations), ops.NewProfiles(o.Limits)
 	read := []access.Scope{access.OpsRead}
-	f.routes = slices.Concat(ops.Documents(o.Activities.Kinds()), rest.Routes(o), ops.Routes(o, health, c.About), []core.Route{
+	f.routes = slices.Concat(ops.Documents(o.Activities.Kinds()), rest.Routes(o), ops.Routes(o, health, c.About), f.profiles.Routes(), []core.Route{
 		{Method: http.MethodGet, Path: "/metrics", Handle: ops.Scrape(registry.Handler()), Scopes: read, Free: true},
 		{Method: http.MethodGet, Path: "/v1/ops/history", Handle: f.history.Answer, Scopes: read, Free: true},
 	})

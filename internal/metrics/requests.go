@@ -69,6 +69,7 @@ type Load struct {
 	Streams, StreamsLimit   int64 // NDJSON streams among them
 	Bodies, BodiesLimit     int64 // bytes of request bodies
 	Shed                    uint64
+	NotYet                  uint64 // refused because a position was not reached in time
 }
 
 // Load adds the work in progress.
@@ -81,6 +82,7 @@ func (r *Registry) Load(load func() Load) {
 		gauge(to, "feedfilter_http_streams_limit", "Limit of NDJSON streams in progress.", l.StreamsLimit)
 		gauge(to, "feedfilter_http_bodies_held_bytes", "Memory held by request bodies.", l.Bodies)
 		gauge(to, "feedfilter_http_bodies_limit_bytes", "Limit of memory for request bodies.", l.BodiesLimit)
+		counter(to, "feedfilter_http_requests_not_yet_total", "Requests whose position (after) was not reached in time.", l.NotYet)
 		counter(to, "feedfilter_http_requests_shed_total", "Requests refused for overload.", l.Shed)
 	})
 }

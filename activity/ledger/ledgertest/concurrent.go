@@ -346,7 +346,7 @@ func (s suite) random(t *testing.T) {
 			"poll":     func(rt *rapid.T) { v.poll(rt, l, m) },
 			"look":     func(rt *rapid.T) { m.check(rt, l) },
 			"count": func(rt *rapid.T) {
-				counted(rt, l, m, block(intn(16), ""), at(int64(intn(6)-1)))
+				counted(rt, l, m, block(intn(16), ""), at(int64(intn(6)-1)), 1+intn(5))
 			},
 			"look up": func(rt *rapid.T) { randomLookups(rt, l, m, intn) },
 			"reopen": func(rt *rapid.T) {

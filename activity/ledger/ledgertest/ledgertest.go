@@ -77,6 +77,7 @@ func Run(t *testing.T, fresh func(t *testing.T) (url string)) {
 		{"Count", suite.count},
 		{"Owned", suite.owned},
 		{"Naming", suite.naming},
+		{"NamingMany", suite.namingMany},
 		{"Kinds", suite.kinds},
 		{"KindsInUse", suite.kindsInUse},
 		{"KindsInvalid", suite.kindsInvalid},

@@ -66,7 +66,7 @@ func (s suite) limit(t *testing.T) {
 				t.Errorf("page raised: %v, want %v", got, step.raised)
 			}
 			m.check(t, l)
-			counted(t, l, m, a, at(20))
+			counted(t, l, m, a, at(20), 100)
 			m.clear(t, l)
 		})
 	}
@@ -170,7 +170,7 @@ func (s suite) concurrentLimit(t *testing.T) {
 	if changed != limit || refused != 2*writers*each-limit {
 		t.Errorf("%d changed and %d refused, want %d and %d", changed, refused, limit, 2*writers*each-limit)
 	}
-	n, err := handles[0].Counts(t.Context(), 3<<60, "u3", "block", at(0))
+	n, err := handles[0].Counts(t.Context(), ledger.CountQuery{Hash: 3 << 60, Owner: "u3", Kinds: []string{"block"}, Now: at(0), Most: 2 * limit})
 	if err != nil || n["block"] != limit {
 		t.Errorf("%d rows, %v, want %d", n["block"], err, limit)
 	}

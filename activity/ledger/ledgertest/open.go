@@ -111,14 +111,17 @@ func calls(l *ledger.Ledger) map[string]func(ctx context.Context) error {
 			return err
 		},
 		"ListNaming": func(ctx context.Context) error {
-			_, err := l.List(ctx, ledger.ListQuery{Owner: "u1", Kind: "block", Limit: 1, Naming: true})
+			_, _, err := l.ListNaming(ctx, ledger.ListQuery{Owner: "u1", Kind: "block", Limit: 1})
 			return err
 		},
 		"Lookup": func(ctx context.Context) error {
 			_, err := l.Lookup(ctx, ledger.LookupQuery{Owner: "u1", Items: []ledger.Item{{Kind: "block", Target: "a"}}})
 			return err
 		},
-		"Counts":           func(ctx context.Context) error { _, err := l.Counts(ctx, 0, "u1", "", at(0)); return err },
+		"Counts": func(ctx context.Context) error {
+			_, err := l.Counts(ctx, ledger.CountQuery{Owner: "u1", Kinds: []string{"block"}, Most: 1})
+			return err
+		},
 		"Owned":            func(ctx context.Context) error { _, err := l.Owned(ctx, 0, "u1", nil, 1); return err },
 		"Naming":           func(ctx context.Context) error { _, err := l.Naming(ctx, 0, "u1", nil, 1); return err },
 		"Kinds":            func(ctx context.Context) error { _, err := l.Kinds(ctx); return err },

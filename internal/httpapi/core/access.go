@@ -194,7 +194,12 @@ func (a *Access) UserMay(user string, calls int) error {
 }
 
 func tooOften(wait time.Duration, who string) error {
-	return &refusal{Problem: Problem{Code: CodeRateLimited, Message: "rate limit of " + who + " exceeded"}, after: wait}
+	return Busy(wait, "rate limit of "+who+" exceeded")
+}
+
+// Busy returns the error of a request that may be repeated after a time, and not before.
+func Busy(wait time.Duration, message string) error {
+	return &refusal{Problem: Problem{Code: CodeRateLimited, Message: message}, after: wait}
 }
 
 // pace counts lines of a stream as requests of its token, and waits until the rate allows them. It

@@ -31,7 +31,7 @@ type Operations struct {
 // Load returns how much of each limit is in use, and how many requests were refused.
 func (o *Operations) Load() metrics.Load {
 	load := o.Limits.Load()
-	load.Shed = o.Reports.Shed.Load()
+	load.Shed, load.NotYet = o.Reports.Shed.Load(), o.Reports.NotYet.Load()
 	return load
 }
 

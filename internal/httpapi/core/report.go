@@ -29,13 +29,15 @@ type Reports struct {
 	Log *slog.Logger
 
 	Total  atomic.Uint64 // all requests
-	Failed atomic.Uint64 // requests answered 5xx, except overload and clients that left
+	Failed atomic.Uint64 // requests answered 5xx, except overload, not_yet and clients that left
+	NotYet atomic.Uint64 // requests for a position that a source was not followed up to in time
 	Shed   atomic.Uint64 // requests refused for overload
 	warned atomic.Int64  // time of the last warning about shed requests, in Unix nanoseconds
 
 	tokens  bool // tokens are required
 	refused counters
 	noise   *access.Throttle // throttles log lines of refused requests
+	early   *access.Throttle // throttles log lines of not_yet where no token is required
 	strays  *access.Throttle // throttles log lines of other errors of callers without a token
 	faults  *access.Throttle // throttles log lines of errors of the service
 }
@@ -44,7 +46,7 @@ type Reports struct {
 func NewReports(log *slog.Logger, tokens bool) *Reports {
 	r := &Reports{
 		Log: log, tokens: tokens, refused: make(counters),
-		noise: access.NewThrottle(), strays: access.NewThrottle(), faults: access.NewThrottle(),
+		noise: access.NewThrottle(), early: access.NewThrottle(), strays: access.NewThrottle(), faults: access.NewThrottle(),
 	}
 	for _, code := range []string{
 		CodeUnauthenticated, CodeForbidden, CodeRateLimited, CodeMisdirected, CodeCrossOrigin, CodeAuditUnavailable,
@@ -57,17 +59,20 @@ func NewReports(log *slog.Logger, tokens bool) *Reports {
 // Refused returns how many requests access control refused, by the code of their error.
 func (r *Reports) Refused() map[string]uint64 { return r.refused.read() }
 
-// Fault reports whether a status is an error of the service.
-func Fault(status int) bool {
-	return status >= http.StatusInternalServerError && status != http.StatusNotImplemented
+// Fault reports whether a request that was answered with a status failed because of the service.
+// A caller who asks for a position that is far ahead causes not_yet.
+func Fault(status int, err error) bool {
+	return status >= http.StatusInternalServerError && status != http.StatusNotImplemented && !notYet(err)
 }
+
+func notYet(err error) bool { return err != nil && Describe(err).Code == CodeNotYet }
 
 // Loud counts a request that failed with err. loud reports whether to log it. suppressed is the
 // number of earlier requests that were not logged.
 //
 // Refusals are throttled. Where tokens are required, so are errors of the service, and other errors
 // of each token and of callers without one, each on their own. So nobody can fill the log, or hide
-// the errors of others.
+// the errors of others. A not_yet is an error of its token.
 func (r *Reports) Loud(k *Call, status int, err error) (suppressed uint64, loud bool) {
 	lines := r.strays
 	refused, ok := errors.AsType[*refusal](err)
@@ -75,10 +80,12 @@ func (r *Reports) Loud(k *Call, status int, err error) (suppressed uint64, loud 
 	case ok:
 		r.refused[refused.Code].Add(1)
 		lines = r.noise
+	case !r.tokens && notYet(err):
+		lines = r.early
 	case !r.tokens || status < http.StatusBadRequest || err != nil && Describe(err).Code == CodeOverloaded: // countShed logs it
 		return 0, true
 	case k.Token == nil: // a stranger hides nobody's errors
-	case Fault(status):
+	case Fault(status, err):
 		lines = r.faults
 	default:
 		lines = k.Token.Errors
@@ -93,13 +100,16 @@ func (r *Reports) Tell(k *Call, err error) Problem {
 	case CodeOverloaded:
 		h.Set(echo.HeaderRetryAfter, strconv.Itoa(1+rand.IntN(maxRetryAfter))) //nolint:gosec // spreads load, guards nothing
 		r.countShed(k.Request().Context(), err)
-	case CodeUnavailable, CodeNotYet:
+	case CodeNotYet:
+		r.NotYet.Add(1)
+		h.Set(echo.HeaderRetryAfter, "1")
+	case CodeUnavailable:
 		h.Set(echo.HeaderRetryAfter, "1")
 	}
 	if refused, ok := errors.AsType[*refusal](err); ok {
 		refused.headers(h)
 	}
-	if Fault(p.Status()) && p.Code != CodeOverloaded && !Gone(k.Request().Context(), err) {
+	if Fault(p.Status(), err) && p.Code != CodeOverloaded && !Gone(k.Request().Context(), err) {
 		r.Failed.Add(1)
 	}
 	return p

@@ -743,7 +743,8 @@ type ListResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The items.
 	Items []*Item `protobuf:"bytes,1,rep,name=items,proto3" json:"items,omitempty"`
-	// The cursor of the next part. "": this is the last part.
+	// The cursor of the next part of this list. "": this is the last part. An incoming list of a
+	// one-way kind without fan-out may have parts with fewer items than the limit, even none.
 	Next          string `protobuf:"bytes,2,opt,name=next,proto3" json:"next,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -915,7 +916,7 @@ func (x *CountRequest) GetUser() string {
 // CountResponse is the number of activities by kind.
 type CountResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// By the name of the kind.
+	// By the name of the kind, up to 100,000: a kind with more has that number.
 	Counts        map[string]uint64 `protobuf:"bytes,1,rep,name=counts,proto3" json:"counts,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -563,7 +563,7 @@ export interface components {
             new: number;
             /** @description Distinct targets that are already recorded. */
             present: number;
-            /** @description The user's activities of this kind afterwards. */
+            /** @description The user's activities of this kind afterwards. Those that are recorded count up to 100,000, or to the limit if that is more. */
             total: number;
             /** @description The maximum for each user; null: no limit. */
             limit: number | null;

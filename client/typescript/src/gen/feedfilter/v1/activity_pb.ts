@@ -384,7 +384,8 @@ export type ListResponse = Message<"feedfilter.v1.ListResponse"> & {
   items: Item[];
 
   /**
-   * The cursor of the next part. "": this is the last part.
+   * The cursor of the next part of this list. "": this is the last part. An incoming list of a
+   * one-way kind without fan-out may have parts with fewer items than the limit, even none.
    *
    * @generated from field: string next = 2;
    */
@@ -468,7 +469,7 @@ export const CountRequestSchema: GenMessage<CountRequest> = /*@__PURE__*/
  */
 export type CountResponse = Message<"feedfilter.v1.CountResponse"> & {
   /**
-   * By the name of the kind.
+   * By the name of the kind, up to 100,000: a kind with more has that number.
    *
    * @generated from field: map<string, uint64> counts = 1;
    */

@@ -1,0 +1,116 @@
+package httpapi_test
+
+import (
+	"compress/gzip"
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"runtime/pprof"
+	"strings"
+	"testing"
+
+	"github.com/feedfilter/feedfilter/internal/httpapi"
+)
+
+// profilesPath is where profiles of the process are.
+const profilesPath = "/v1/ops/profiles/"
+
+// endLong ends what calls wait for, as a shutdown does, so that a profile ends at once.
+func (s *service) endLong(t testing.TB) {
+	t.Helper()
+	handler, ok := s.Handler.(*httpapi.Handler)
+	if !ok {
+		t.Fatalf("the service is a %T", s.Handler)
+	}
+	handler.EndWatches()
+}
+
+// symbols returns a profile without its compression, if it is one.
+func symbols(t *testing.T, a answer) string {
+	t.Helper()
+	r, err := gzip.NewReader(strings.NewReader(a.Body))
+	if err != nil {
+		t.Fatalf("%d %.100s: %v", a.Status, a.Body, err)
+	}
+	text, err := io.ReadAll(r)
+	must(t, err)
+	return string(text)
+}
+
+// TestProfiles: profiles are those of Go's tools, and name functions of the service.
+func TestProfiles(t *testing.T) {
+	s := open(t)
+	for _, name := range []string{"heap", "goroutine"} {
+		a := s.do(t, "GET", profilesPath+name, "")
+		if text := symbols(t, a); a.Status != 200 || !strings.Contains(text, "feedfilter") {
+			t.Errorf("%s: %d, without a function of the service", name, a.Status)
+		}
+	}
+	a := s.do(t, "GET", profilesPath+"cpu?seconds=1", "")
+	if text := symbols(t, a); a.Status != 200 || !strings.Contains(text, "nanoseconds") {
+		t.Errorf("cpu: %d, without a time", a.Status)
+	}
+	if a := s.do(t, "HEAD", profilesPath+"cpu", ""); a.Status != 200 || a.Body != "" {
+		t.Errorf("HEAD: %d %q", a.Status, a.Body)
+	}
+}
+
+// profiling starts a profile of the processors that takes longer than the test, and checks that
+// others are refused. Its answer comes through the channel.
+func (s *service) profiling(ctx context.Context, t *testing.T) (answered chan answer) {
+	t.Helper()
+	answered = make(chan answer, 1)
+	go func() {
+		w := httptest.NewRecorder()
+		s.ServeHTTP(w, httptest.NewRequestWithContext(ctx, http.MethodGet, profilesPath+"cpu?seconds=60", http.NoBody))
+		answered <- answer{Status: w.Code, Body: w.Body.String()}
+	}()
+	s.await(t, "the processors are profiled", func() error {
+		var stacks strings.Builder
+		must(t, pprof.Lookup("goroutine").WriteTo(&stacks, 1))
+		if !strings.Contains(stacks.String(), "pprof.profileWriter") {
+			return errors.New("nobody reads samples")
+		}
+		return nil
+	})
+	for _, name := range []string{"cpu?seconds=1", "heap", "goroutine"} {
+		if a := s.do(t, "GET", profilesPath+name, ""); a.Status != 429 || a.Code != "rate_limited" || a.Header.Get("Retry-After") != "1" {
+			t.Errorf("%s beside another profile: %d %.100s", name, a.Status, a.Body)
+		}
+	}
+	return answered
+}
+
+// TestOneProfile: while a profile is taken, others are refused. It ends when the client leaves, and
+// when the service shuts down.
+func TestOneProfile(t *testing.T) {
+	s := open(t)
+	ctx, leave := context.WithCancel(t.Context())
+	answered := s.profiling(ctx, t)
+	leave()
+	if a := <-answered; strings.HasPrefix(a.Body, "\x1f\x8b") {
+		t.Error("a client who left gets a profile")
+	}
+	answered = s.profiling(t.Context(), t)
+	s.endLong(t)
+	if a := <-answered; a.Status != 200 || !strings.Contains(symbols(t, a), "nanoseconds") {
+		t.Errorf("at shutdown: %d %.100s", a.Status, a.Body)
+	}
+}
+
+// TestProfileRate: many profiles in a row are refused, so that nobody stops the process all the
+// time.
+func TestProfileRate(t *testing.T) {
+	s := open(t)
+	refused := 0
+	for range 300 {
+		if a := s.do(t, "GET", profilesPath+"goroutine", ""); a.Status == 429 {
+			refused++
+		}
+	}
+	if refused == 0 {
+		t.Error("300 profiles in a row were answered")
+	}
+}
