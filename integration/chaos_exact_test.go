@@ -161,8 +161,6 @@ func (m *chaosModel) judgeExplanation(f *chaosFeed, e explanation, mayLack lackF
 		switch {
 		case l.live[i] && found < 0 && !lag:
 			return fmt.Sprintf("it lacks %v\n%s", k, k.past())
-		case !l.live[i] && found >= 0:
-			return fmt.Sprintf("it is certain of %v\n%s", k, k.past())
 		case found >= 0 && k.kind == overruled && l.kind == "follow" && l.live[1] && !lag && e.Reasons[found].OverruledBy != "follow":
 			return fmt.Sprintf("%v does not overrule %v", l.keys[1], k)
 		}

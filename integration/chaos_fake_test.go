@@ -38,8 +38,8 @@ func newFakeLedger() *fakeLedger {
 // has reports whether the ledger has an activity.
 func (s *fakeLedger) has(k fakeKey) bool { return s.last[k].add }
 
-// fakeInstance is one instance. It implements the part of the API that the load uses. A test injects
-// a fault by wrapping one of its functions, which are called under the ledger's lock, or wire.
+// fakeInstance is one instance. It implements the part of the API that the load uses. A test
+// injects a fault by wrapping one of its functions. All but wire are called under the ledger's lock.
 type fakeInstance struct {
 	ledger *fakeLedger
 	index  int

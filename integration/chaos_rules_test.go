@@ -16,8 +16,8 @@ import (
 // topologies are those on which faults are caused.
 func topologies() []topology { return []topology{embedded, oneRedis, redisCluster} }
 
-// TestGrantsArePromised looks for the sentence of each grant in docs/RELIABILITY.md, and for a fault
-// of each name.
+// TestGrantsArePromised looks for the sentence of each grant in docs/RELIABILITY.md, and for a
+// fault of each name.
 func TestGrantsArePromised(t *testing.T) {
 	text, err := os.ReadFile("../docs/RELIABILITY.md")
 	must(t, err)
@@ -94,7 +94,7 @@ func TestGrants(t *testing.T) {
 	}
 }
 
-// TestReplicasLag judges feeds of an instance that reads replicas: it may lack what others wrote for
+// TestReplicasLag judges feeds of instances that read replicas. They may lack what others wrote for
 // the staleness bound, without a fault.
 func TestReplicasLag(t *testing.T) {
 	for lag, want := range map[time.Duration]string{withinBound: "", beyondBound: "lost"} {

@@ -67,8 +67,8 @@ func (m *chaosModel) addSeen(f *chaosFeed, rng *rand.Rand) {
 	}
 }
 
-// judgeSeen checks that a feed drops what its viewer has seen, and counts how many of the posts that
-// nobody has seen it drops.
+// judgeSeen checks that a feed drops what its viewer has seen. It counts how many of the posts that
+// nobody has seen the feed drops.
 func (l *chaosLoad) judgeSeen(g *target, f *chaosFeed, dropped reported, r reply) {
 	for _, s := range f.seen {
 		l.tally.count("seen looks", 1)
