@@ -30,7 +30,9 @@ type dialect struct {
 type locks struct {
 	share       string // lets writers run concurrently, while lockLayouts excludes all of them
 	lockLayouts string
-	lockKinds   string
+	// lockKinds serializes transactions that change kinds; excludeWriters excludes all writers, too.
+	lockKinds, excludeWriters string
+
 	createPages string // creates missing rows of pages, so that they can be locked
 	// lockPages locks pages, and lockDedicated the dedicated pages of users whose shared pages are
 	// locked. Both read the states.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -218,6 +219,72 @@ func (s suite) followed(t *testing.T) {
 	}
 	must(t, record(true))
 	s.forgotten(t, l, row)
+}
+
+// interlude is a context that calls do when its error is asked for the left-th time.
+type interlude struct {
+	context.Context //nolint:containedctx // it is one
+
+	left atomic.Int64
+	do   func()
+}
+
+func (c *interlude) Err() error {
+	if c.left.Add(-1) == 0 {
+		c.do()
+	}
+	return c.Context.Err()
+}
+
+// followedAnywhere takes the lease of a kind at each point of a Record of the kind, which adds or
+// removes a row. Either the lease is taken, and the Record is refused, or the lease waits for the
+// Record, whose change is there when the lease is taken.
+func (s suite) followedAnywhere(t *testing.T) {
+	handles := s.handles(t, 4)
+	l, other, ctx := handles[0], handles[len(handles)-1], t.Context()
+	must(t, l.Declare(ctx, []ledger.Kind{{Name: "block", Target: ledger.User}}))
+	row := block(1, "a")
+	lease := func(lasts time.Duration) error {
+		limited, cancel := context.WithTimeout(ctx, lasts)
+		defer cancel()
+		_, err := other.Lease(limited, "app", "one", []string{"block"}, time.Hour, false)
+		return err
+	}
+	patience := 10 * time.Millisecond
+	if l.Shared() { // otherwise Records wait for each other from their beginning
+		patience = 200 * time.Millisecond
+	}
+	outcomes := make(map[bool]int) // by whether the lease was taken during the Record
+	remove := false
+	for looks, ended := int64(1), false; !ended; looks++ {
+		ended = true
+		var leased error
+		during := &interlude{Context: ctx, do: func() { ended, leased = false, lease(patience) }}
+		during.left.Store(looks)
+		receipt, err := l.Record(during, at(0), []ledger.Change{{Rows: []ledger.Row{row}, Remove: remove}})
+		taken := !ended && leased == nil
+		switch {
+		case ended:
+			must(t, err)
+		case taken && !isFollowed(err):
+			t.Errorf("look %d: %v of a Record when the lease was taken, want it refused", looks, err)
+		case !taken && (err != nil || !receipt.Changed[0] || !errors.Is(leased, context.DeadlineExceeded)):
+			t.Errorf("look %d: %v, Record %+v, %v, want the lease to wait for the Record", looks, leased, receipt, err)
+		}
+		outcomes[taken]++
+		must(t, lease(time.Minute))
+		if _, err := l.Record(ctx, at(0), []ledger.Change{add(row)}); !isFollowed(err) {
+			t.Errorf("look %d: %v of a Record after the lease was taken, want it refused", looks, err)
+		}
+		if left, _ := snapshot(t, l, l.Identity().PageIn(4, row.Hash)); (len(left) > 0) != (remove == taken) {
+			t.Errorf("look %d: rows %v after remove %v, refused %v", looks, left, remove, taken)
+		}
+		remove = remove == taken // the row is there
+		must(t, l.Unfollow(ctx, "block"))
+	}
+	if l.Shared() && outcomes[true] == 0 || outcomes[false] < 2 {
+		t.Errorf("the lease was taken during %d records, and waited for %d", outcomes[true], outcomes[false]-1)
+	}
 }
 
 // begins: an activity whose rows do not say when it began has begun with the first of them.

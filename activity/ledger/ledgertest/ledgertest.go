@@ -37,6 +37,7 @@ func Run(t *testing.T, fresh func(t *testing.T) (url string)) {
 		{"Follow", suite.follow},
 		{"Begins", suite.begins},
 		{"Followed", suite.followed},
+		{"FollowedAnywhere", suite.followedAnywhere},
 		{"RecordNothing", suite.recordNothing},
 		{"RecordNoEffect", suite.recordNoEffect},
 		{"RecordCombined", suite.recordCombined},
