@@ -273,31 +273,33 @@ func (l *Ledger) Unfollow(ctx context.Context, kind string) error {
 
 // Sources returns all sources, in order of name.
 func (l *Ledger) Sources(ctx context.Context) ([]Source, error) {
-	return ask(ctx, l, &Call{Operation: "sources"}, "ledger: read sources", func(ctx context.Context) ([]Source, error) {
-		var all []Source
-		if err := l.db.query(ctx, sourcesQuery(&all)); err != nil {
-			return nil, err
-		}
-		kinds, err := readKinds(ctx, l.db)
-		for i := range all {
-			for _, k := range kinds {
-				if k.Source == all[i].Name {
-					all[i].Kinds = append(all[i].Kinds, k.Name)
-				}
-			}
-		}
+	return ask(ctx, l, &Call{Operation: "sources"}, "ledger: read sources", func(ctx context.Context) (all []Source, err error) {
+		err = l.db.query(ctx, sourcesQuery(&all))
 		return all, err
 	})
 }
 
-// sourcesQuery returns a query that reads all sources in order of name, without their kinds.
+// sourcesQuery returns a query that reads all sources in order of name, which has a row for each of
+// their kinds.
 func sourcesQuery(into *[]Source) statement {
 	var s Source
 	var until int64
+	var kind string
 	return statement{
-		sql: allSourcesSQL, into: []any{&s.Name, &s.Position, &s.Holder, &until},
+		sql: allSourcesSQL, into: []any{&s.Name, &s.Position, &s.Holder, &until, &kind},
 		reset: func() { *into = nil },
-		each:  func() error { s.Until = time.UnixMicro(until).UTC(); *into = append(*into, s); return nil },
+		each: func() error {
+			all := *into
+			if n := len(all); n == 0 || all[n-1].Name != s.Name {
+				s.Until, s.Kinds = time.UnixMicro(until).UTC(), nil
+				all = append(all, s)
+			}
+			if last := &all[len(all)-1]; kind != "" {
+				last.Kinds = append(last.Kinds, kind)
+			}
+			*into = all
+			return nil
+		},
 	}
 }
 

@@ -206,6 +206,17 @@ func (s suite) followed(t *testing.T) {
 	}
 	both, err := l.Lease(ctx, "app", "two", []string{"hide", "like"}, time.Hour, false)
 	must(t, err)
+	_, err = l.Lease(ctx, "bare", "one", nil, time.Hour, false)
+	must(t, err)
+	polled, err := l.Changed(ctx, "", func(uint32, ledger.PageState) error { return nil })
+	must(t, err)
+	asked, err := l.Sources(ctx)
+	must(t, err)
+	for _, all := range [][]ledger.Source{polled.Sources, asked} {
+		if len(all) != 2 || !slices.Equal(all[0].Kinds, []string{"hide", "like"}) || all[1].Name != "bare" || all[1].Kinds != nil {
+			t.Errorf("sources %+v, want app with hide and like, and bare", all)
+		}
+	}
 	must(t, l.Unfollow(ctx, "like"))
 	if err := both.Renew(ctx, time.Hour); !errors.Is(err, ledger.ErrFenced) {
 		t.Errorf("a lease of a released kind: %v", err)
