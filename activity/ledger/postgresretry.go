@@ -93,6 +93,7 @@ func (d *postgresDatabase) attempt(
 	}
 	for try := 0; ; try++ {
 		f, err := once(ctx, pool, do)
+		d.cancels.note(err)
 		if _, replaced := errors.AsType[*replacedError](err); replaced {
 			d.reset()
 		}

@@ -319,6 +319,73 @@ func (s suite) begins(t *testing.T) {
 	}
 }
 
+// stray: a removed row that nobody added is one only if it has not ended.
+func (s suite) stray(t *testing.T) {
+	l, ctx := s.make(t, 4), t.Context()
+	must(t, l.Declare(ctx, []ledger.Kind{{Name: "hide", Target: ledger.Post}}))
+	lease, err := l.Lease(ctx, "app", "one", []string{"hide"}, time.Hour, false)
+	must(t, err)
+	row, now := ledger.Row{Hash: hashOf("u"), Owner: "u", Kind: "hide", Target: "p"}, at(0)
+	remove := func(span ledger.Span) error {
+		change := sourceChange([]ledger.Row{row}, ledger.SourceChange{At: now, Removed: []ledger.Span{span}})
+		_, err := l.Follow(ctx, now, ledger.Step{Lease: *lease}, []ledger.Change{change})
+		return err
+	}
+	for _, c := range []struct {
+		known, removed ledger.Span
+		stray          bool
+	}{
+		{removed: ledger.Span{}, stray: true},
+		{removed: ledger.Span{Until: at(1)}, stray: true},
+		{removed: ledger.Span{Until: at(0)}},
+		{removed: ledger.Span{Until: at(-1)}},
+		{known: ledger.Span{Until: at(5)}, removed: ledger.Span{}, stray: true},
+		{known: ledger.Span{Until: at(5)}, removed: ledger.Span{Until: at(4)}, stray: true},
+		{known: ledger.Span{Since: at(-9), Until: at(5)}, removed: ledger.Span{Since: at(-8), Until: at(5)}, stray: true},
+		{known: ledger.Span{Since: at(-9), Until: at(5)}, removed: ledger.Span{Until: at(5)}}, // says no beginning
+		{known: ledger.Span{Until: at(5)}, removed: ledger.Span{Until: at(5)}},
+	} {
+		var added []ledger.Span
+		if c.known != (ledger.Span{}) {
+			added = []ledger.Span{c.known}
+		}
+		whole := sourceChange([]ledger.Row{row}, ledger.SourceChange{At: now, Whole: true, Added: added})
+		_, err := l.Follow(ctx, now, ledger.Step{Lease: *lease}, []ledger.Change{whole})
+		must(t, err)
+		if err := remove(c.removed); errors.Is(err, ledger.ErrStrayRow) != c.stray || !c.stray && err != nil {
+			t.Errorf("%+v is removed, and %+v is known: %v, want a stray row: %v", c.removed, added, err, c.stray)
+		}
+		left, err := l.List(ctx, ledger.ListQuery{Hash: row.Hash, Owner: "u", Kind: "hide", Now: now, Limit: 2})
+		if want := len(added) > 0 && c.stray; err != nil || (len(left) > 0) != want {
+			t.Errorf("%+v is removed, and %+v is known: %v is left, %v", c.removed, added, left, err)
+		}
+	}
+}
+
+// forgetsMany: a new start forgets more activities than one transaction does.
+func (s suite) forgetsMany(t *testing.T) {
+	const n = 10_001 // one more than a transaction forgets
+	l, ctx := s.make(t, 4), t.Context()
+	must(t, l.Declare(ctx, []ledger.Kind{{Name: "hide", Target: ledger.Post}}))
+	lease, err := l.Lease(ctx, "app", "one", []string{"hide"}, time.Hour, false)
+	must(t, err)
+	follow := func(c ledger.SourceChange) {
+		t.Helper()
+		changes := make([]ledger.Change, n)
+		for i := range changes {
+			changes[i] = sourceChange([]ledger.Row{{Hash: hashOf("u"), Owner: "u", Kind: "hide", Target: fmt.Sprint(i)}}, c)
+		}
+		_, err := l.Follow(ctx, at(0), ledger.Step{Lease: *lease}, changes)
+		must(t, err)
+	}
+	follow(ledger.SourceChange{At: at(0), Added: []ledger.Span{{}, {}}})
+	must(t, lease.StartOver(ctx))
+	follow(ledger.SourceChange{At: at(0), Removed: []ledger.Span{{}}})
+	if left, err := l.Counts(ctx, hashOf("u"), "u", "", at(0)); err != nil || left["hide"] > 0 {
+		t.Errorf("%v are left, %v: a second row was known of them", left, err)
+	}
+}
+
 // forgotten: after a new start, or a release, nothing is known of several rows of an activity.
 func (s suite) forgotten(t *testing.T, l *ledger.Ledger, row ledger.Row) {
 	ctx := t.Context()

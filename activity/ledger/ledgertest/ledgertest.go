@@ -38,6 +38,7 @@ func Run(t *testing.T, fresh func(t *testing.T) (url string)) {
 		{"Begins", suite.begins},
 		{"Followed", suite.followed},
 		{"FollowedAnywhere", suite.followedAnywhere},
+		{"Stray", suite.stray},
 		{"RecordNothing", suite.recordNothing},
 		{"RecordNoEffect", suite.recordNoEffect},
 		{"RecordCombined", suite.recordCombined},
@@ -105,6 +106,7 @@ func RunLong(t *testing.T, fresh func(t *testing.T) (url string)) {
 	t.Helper()
 	suite{fresh}.run(t, []subtest{
 		{"Random", suite.random},
+		{"ForgetsMany", suite.forgetsMany},
 	})
 }
 
