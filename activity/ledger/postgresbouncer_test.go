@@ -3,6 +3,7 @@ package ledger_test
 import (
 	"context"
 	"encoding/binary"
+	"fmt"
 	"io"
 	"net"
 	"net/url"
@@ -198,8 +199,17 @@ func TestPostgresCancelRequests(t *testing.T) {
 			if !c.bouncer { // long before the statement's own time limit
 				await(t, watch, `SELECT NOT EXISTS (SELECT FROM pg_locks WHERE NOT granted)`)
 			}
+			const connections = 4
+			var all []<-chan error
+			for i := range connections {
+				all = append(all, startRecord(t.Context(), l, on(3, fmt.Sprint(i))))
+			}
+			await(t, watch, fmt.Sprintf(`SELECT count(*) >= %d FROM pg_locks WHERE NOT granted`, connections))
 			execute(t, other, `ROLLBACK`)
-			checkSequence(t, l, 3, 1)
+			for _, done := range all {
+				must(t, <-done)
+			}
+			checkSequence(t, l, 3, 1+connections)
 
 			s.Pause()
 			for range 8 {
