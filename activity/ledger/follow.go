@@ -85,9 +85,9 @@ type SourceChange struct {
 // holder. Otherwise the error wraps ErrHeld. A kind of another source is refused with a
 // [FollowedError]. For other errors see Record.
 //
-// Once Lease has returned, nobody else's change of the kinds takes effect: Lease waits for calls of
-// Record in flight, for up to 5 seconds, and later ones are refused with a [FollowedError]. Others
-// wait for Lease meanwhile, but only if the source gets other kinds.
+// Once Lease has returned, nobody else's change of the kinds takes effect. Lease waits for calls of
+// Record in flight, for up to 5 seconds. Later ones are refused with a [FollowedError]. Others wait
+// for Lease meanwhile, but only if the source gets other kinds.
 func (l *Ledger) Lease(
 	ctx context.Context, source, holder string, kinds []string, lasts time.Duration, force bool,
 ) (*Lease, error) {
@@ -104,11 +104,13 @@ func (l *Ledger) Lease(
 	return lease, nil
 }
 
-// take takes the lease in a transaction. If kinds change hands, it begins the transaction again, and
-// first waits for writers in flight while no other begins. A writer may have read the kinds and wait
-// for the lock of a page: without the exclusion it would write a kind of the source after the lease
-// was taken. Nothing is locked before the writers are excluded, because a follower in flight waits
-// for the lock of the source, and counts as one of them.
+// take takes the lease in a transaction. If kinds change hands, it begins the transaction again. It
+// then waits for writers in flight, while no other begins. A writer may have read the kinds, and wait
+// for the lock of a page. Without the exclusion it would write a kind of the source after the lease
+// was taken.
+//
+// Writers are excluded before anything else is locked. A follower in flight counts as one of them,
+// and may wait for the lock of the source.
 func (s *Lease) take(
 	ctx context.Context, t transaction, holder string, kinds []string, lasts time.Duration, force bool,
 ) error {

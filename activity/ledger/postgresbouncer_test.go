@@ -163,8 +163,8 @@ func (c *cancelCounter) pass(client net.Conn, to string) {
 	_, _ = io.Copy(client, server)
 }
 
-// TestPostgresCancelRequests gives up calls. Without a pooler, a cancel request ends the statement of
-// one, but only the first that a hanging server does not answer sends another. Through PgBouncer
+// TestPostgresCancelRequests gives up calls. Without a pooler, a cancel request ends the statement.
+// Of the calls that a hanging server does not answer, only the first sends one. Through PgBouncer
 // there is none.
 func TestPostgresCancelRequests(t *testing.T) {
 	t.Parallel()

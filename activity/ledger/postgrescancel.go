@@ -10,12 +10,12 @@ import (
 )
 
 // canceler decides which calls that were given up also send a cancel request. The driver sends one
-// for each such call, on a connection of its own, which lets the server end the statement at once.
+// for each such call, on a connection of its own, so that the server ends the statement at once.
 //
-//   - A cancel request goes to a server that answers. While it does not, the requests would pile up.
-//   - None goes through a pooler, which has to keep it until the server takes it. PgBouncer 1.18 ends
-//     if it cannot pass on a cancel request before its sender leaves. Without one, the server ends an
-//     abandoned statement within its time limits.
+//   - A server that answers gets cancel requests. While it does not answer, they would pile up.
+//   - None goes through a pooler, which keeps it until the server takes it. PgBouncer 1.18 ends if it
+//     cannot pass on a cancel request before its sender leaves. Without one, the server ends an
+//     abandoned statement within the time limits of the session.
 type canceler struct {
 	dial pgconn.DialFunc
 	gone atomic.Bool // the last call that ended got no answer in time
@@ -26,8 +26,8 @@ const noCancel = "no cancel request"
 
 var errNoCancel = errors.New("cancel request not sent")
 
-// connect is the dialer of connections and cancel requests. The driver sends the cancel request of a
-// connection to the remote address of that connection.
+// connect is the dialer of connections and cancel requests. The driver sends the cancel request of
+// a connection to its remote address.
 func (c *canceler) connect(ctx context.Context, network, address string) (net.Conn, error) {
 	if network == noCancel {
 		return nil, errNoCancel

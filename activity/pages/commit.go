@@ -59,9 +59,9 @@ type Written struct {
 // Read that begins afterwards, in any process, sees them.
 //
 // Errors are [ErrOverloaded], [ErrClosed], an [*InvalidError] with [CodeFollowed], an
-// [*UnavailableError], or that of ctx. The first three mean that nothing was changed. After any other error each change may have taken full effect or
-// none; repeating is safe. While the store is down, Write returns nil once the staleness bound has
-// passed since the commit.
+// [*UnavailableError], or that of ctx. The first three mean that nothing was changed. After any
+// other error each change may have taken full effect or none; repeating is safe. While the store is
+// down, Write returns nil once the staleness bound has passed since the commit.
 func (p *Pages) Write(ctx context.Context, changes []ledger.Change) (Written, error) {
 	w := &write{ctx: ctx, done: make(chan struct{}), changes: changes}
 	if err := p.committer.write(ctx, w); err != nil {

@@ -53,7 +53,7 @@ func columnNames() []string { return []string{"user", "kind", "target", "op", "s
 // line names other columns, two files were joined, and the order of columns is unknown from there.
 //
 // A header of other names may be a valid activity: "followee,block,follower" says that a followee
-// blocks a follower, and all lines after it would be read the wrong way round. So the first line of a
+// blocks a follower. All lines after it would be read the wrong way round. So the first line of a
 // file without a header is refused if both ids look like names of columns.
 func (r *Reader) parseCSV(line []byte) (activity.Activity, error) {
 	fields, err := r.csv.split(line)
