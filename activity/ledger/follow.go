@@ -84,6 +84,10 @@ type SourceChange struct {
 // "". A lease that has ended, or that the same holder has, can be taken, and with force that of any
 // holder. Otherwise the error wraps ErrHeld. A kind of another source is refused with a
 // [FollowedError]. For other errors see Record.
+//
+// Once Lease has returned, nobody else's change of the kinds takes effect. Lease waits for calls of
+// Record in flight, for up to 5 seconds. Later ones are refused with a [FollowedError]. Others wait
+// for Lease meanwhile, but only if the source gets other kinds.
 func (l *Ledger) Lease(
 	ctx context.Context, source, holder string, kinds []string, lasts time.Duration, force bool,
 ) (*Lease, error) {
@@ -100,46 +104,69 @@ func (l *Ledger) Lease(
 	return lease, nil
 }
 
+// take takes the lease in a transaction. If kinds change hands, it begins the transaction again. It
+// then waits for writers in flight, while no other begins. A writer may have read the kinds, and wait
+// for the lock of a page. Without the exclusion it would write a kind of the source after the lease
+// was taken.
+//
+// Writers are excluded before anything else is locked. A follower in flight counts as one of them,
+// and may wait for the lock of the source.
 func (s *Lease) take(
 	ctx context.Context, t transaction, holder string, kinds []string, lasts time.Duration, force bool,
 ) error {
 	sql := &s.ledger.sql
+	var now time.Time
+	for _, lock := range []string{sql.lockKinds, sql.excludeWriters} {
+		mine, err := s.read(ctx, t, lock, holder, kinds, force, &now)
+		if err != nil {
+			return err
+		}
+		if slices.Equal(kinds, mine) {
+			return execAll(ctx, t, []statement{s.taken(holder, now.Add(lasts))})
+		}
+	}
+	s.Position = ""
+	writes := []statement{{sql: releaseKindsSQL, args: []any{s.Source}}}
+	for _, kind := range kinds {
+		writes = append(writes, statement{sql: followKindSQL, args: []any{s.Source, kind}})
+	}
+	return execAll(ctx, t, append(writes, s.taken(holder, now.Add(lasts))))
+}
+
+// read begins the transaction with the lock, and reads the lease and the clock. It returns the
+// source's kinds, or an error if holder may not take the lease for the given ones.
+func (s *Lease) read(
+	ctx context.Context, t transaction, lock, holder string, kinds []string, force bool, now *time.Time,
+) (mine []string, err error) {
+	sql := &s.ledger.sql
 	var had string
 	var until int64
-	var now time.Time
 	var all []Kind
-	err := t.begin(ctx, statement{sql: sql.lockKinds},
+	err = t.begin(ctx, statement{sql: lock},
 		statement{sql: putSourceSQL, args: []any{s.Source}},
 		statement{sql: sql.lockSource, args: []any{s.Source}, into: []any{&s.Position, &s.fence, &had, &until}},
-		sql.leaseClock(&now), kindsQuery(&all))
+		sql.leaseClock(now), kindsQuery(&all))
 	if err != nil {
-		return fmt.Errorf("read the lease: %w", err)
+		return nil, fmt.Errorf("read the lease: %w", err)
 	}
-	var mine []string
 	for _, k := range all {
 		switch {
 		case k.Source == s.Source:
 			mine = append(mine, k.Name)
 		case k.Source != "" && slices.Contains(kinds, k.Name):
-			return &FollowedError{k.Source, k.Name}
+			return nil, &FollowedError{k.Source, k.Name}
 		}
 	}
 	if had != holder && until > now.UnixMicro() && !force {
-		return fmt.Errorf("%w: %s, until %s", ErrHeld, had, time.UnixMicro(until).UTC().Format(time.RFC3339))
+		return nil, fmt.Errorf("%w: %s, until %s", ErrHeld, had, time.UnixMicro(until).UTC().Format(time.RFC3339))
 	}
+	return mine, nil
+}
+
+// taken is a statement that gives the lease to the holder.
+func (s *Lease) taken(holder string, until time.Time) statement {
 	s.fence++
-	var writes []statement
-	if !slices.Equal(kinds, mine) {
-		s.Position = ""
-		writes = append(writes, statement{sql: releaseKindsSQL, args: []any{s.Source}})
-		for _, kind := range kinds {
-			writes = append(writes, statement{sql: followKindSQL, args: []any{s.Source, kind}})
-		}
-	}
-	writes = append(writes, statement{
-		sql: takeLeaseSQL, args: []any{s.Position, s.fence, holder, now.Add(lasts).UnixMicro(), s.Source},
-	})
-	return execAll(ctx, t, writes)
+	return statement{sql: takeLeaseSQL, args: []any{s.Position, s.fence, holder, until.UnixMicro(), s.Source}}
 }
 
 // leaseClock is a query of the clock by which leases end: the database's, or else this machine's.
@@ -248,31 +275,33 @@ func (l *Ledger) Unfollow(ctx context.Context, kind string) error {
 
 // Sources returns all sources, in order of name.
 func (l *Ledger) Sources(ctx context.Context) ([]Source, error) {
-	return ask(ctx, l, &Call{Operation: "sources"}, "ledger: read sources", func(ctx context.Context) ([]Source, error) {
-		var all []Source
-		if err := l.db.query(ctx, sourcesQuery(&all)); err != nil {
-			return nil, err
-		}
-		kinds, err := readKinds(ctx, l.db)
-		for i := range all {
-			for _, k := range kinds {
-				if k.Source == all[i].Name {
-					all[i].Kinds = append(all[i].Kinds, k.Name)
-				}
-			}
-		}
+	return ask(ctx, l, &Call{Operation: "sources"}, "ledger: read sources", func(ctx context.Context) (all []Source, err error) {
+		err = l.db.query(ctx, sourcesQuery(&all))
 		return all, err
 	})
 }
 
-// sourcesQuery returns a query that reads all sources in order of name, without their kinds.
+// sourcesQuery returns a query that reads all sources in order of name, which has a row for each of
+// their kinds.
 func sourcesQuery(into *[]Source) statement {
 	var s Source
 	var until int64
+	var kind string
 	return statement{
-		sql: allSourcesSQL, into: []any{&s.Name, &s.Position, &s.Holder, &until},
+		sql: allSourcesSQL, into: []any{&s.Name, &s.Position, &s.Holder, &until, &kind},
 		reset: func() { *into = nil },
-		each:  func() error { s.Until = time.UnixMicro(until).UTC(); *into = append(*into, s); return nil },
+		each: func() error {
+			all := *into
+			if n := len(all); n == 0 || all[n-1].Name != s.Name {
+				s.Until, s.Kinds = time.UnixMicro(until).UTC(), nil
+				all = append(all, s)
+			}
+			if last := &all[len(all)-1]; kind != "" {
+				last.Kinds = append(last.Kinds, kind)
+			}
+			*into = all
+			return nil
+		},
 	}
 }
 

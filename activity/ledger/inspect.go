@@ -18,7 +18,7 @@ type Inspection struct {
 	Layouts  Layouts  // zero if Schema differs from Known
 	Empty    bool     // nothing was ever recorded; false if Schema differs from Known
 
-	Sources []Source  // in order of name, without their kinds; nil if Schema differs from Known
+	Sources []Source  // in order of name; nil if Schema differs from Known
 	Clock   time.Time // of the ledger, by which leases end
 
 	// The remaining fields are only set for PostgreSQL.

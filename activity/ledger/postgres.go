@@ -58,6 +58,7 @@ type postgresDatabase struct {
 	settings    atomic.Pointer[uint32] // settingsNumber of this process; nil: not declared
 	settingsKey int32
 	callTimeout time.Duration // see postgresURL.callTimeout
+	cancels     *canceler
 }
 
 // postgresURL is a parsed URL.
@@ -65,6 +66,7 @@ type postgresURL struct {
 	config  *pgxpool.Config
 	schema  string
 	session map[string]string // see sessionParameters
+	cancels *canceler         // dials all connections
 }
 
 // parsePostgres parses a URL. No error shows the password.
@@ -120,7 +122,9 @@ func parsePostgres(text string) (postgresURL, error) {
 	// A call notices a lost connection, and gets another one. A ping before each call would cost
 	// a round trip.
 	config.ShouldPing = func(context.Context, pgxpool.ShouldPingParams) bool { return false }
-	return postgresURL{config, schema, session}, nil
+	cancels := &canceler{dial: config.ConnConfig.DialFunc}
+	config.ConnConfig.DialFunc = cancels.connect
+	return postgresURL{config, schema, session, cancels}, nil
 }
 
 // validator returns a function that refuses a connection to a server that is not the primary. A
@@ -176,7 +180,9 @@ func (u postgresURL) name() string {
 
 // open migrates the schema and creates the pools of connections.
 func (u postgresURL) open(ctx context.Context, o Options) (*Ledger, error) {
-	d := &postgresDatabase{settingsKey: settingsKey(u.schema), callTimeout: u.callTimeout()}
+	d := &postgresDatabase{
+		settingsKey: settingsKey(u.schema), callTimeout: u.callTimeout(), cancels: u.cancels,
+	}
 	if err := d.prepare(ctx, u, o); err != nil {
 		return nil, err
 	}

@@ -50,6 +50,7 @@ func TestPostgres(t *testing.T) {
 		"LookedAgain":               on.testLookedAgain,
 		"DeclareSlow":               on.testDeclareSlow,
 		"DeclareWaits":              on.testDeclareWaits,
+		"LeaseWaits":                on.testLeaseWaits,
 		"MoveRefused":               on.testMoveRefused,
 		"PlacedAgain":               on.testPlacedAgain,
 		"MoveWaits":                 on.testMoveWaits,

@@ -1,7 +1,14 @@
 package ledger_test
 
 import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"net"
+	"net/url"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -101,4 +108,131 @@ func TestPostgresBouncerChanges(t *testing.T) {
 			}
 		}
 	}
+}
+
+// cancelCounter passes connections on, and counts those that are cancel requests.
+type cancelCounter struct {
+	addr  string
+	count atomic.Int64
+}
+
+func countCancels(t *testing.T, to string) *cancelCounter {
+	t.Helper()
+	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	must(t, err)
+	t.Cleanup(func() { _ = listener.Close() })
+	c := &cancelCounter{addr: listener.Addr().String()}
+	go func() {
+		for {
+			client, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			go c.pass(client, to)
+		}
+	}()
+	return c
+}
+
+func (c *cancelCounter) pass(client net.Conn, to string) {
+	defer func() { _ = client.Close() }()
+	const cancelCode = 80877102 // in place of a protocol's version
+	length := make([]byte, 4)
+	if _, err := io.ReadFull(client, length); err != nil {
+		return
+	}
+	start := append(length, make([]byte, binary.BigEndian.Uint32(length)-4)...)
+	if _, err := io.ReadFull(client, start[4:]); err != nil {
+		return
+	}
+	if binary.BigEndian.Uint32(start[4:]) == cancelCode {
+		c.count.Add(1)
+	}
+	server, err := new(net.Dialer).DialContext(context.Background(), "tcp", to)
+	if err != nil {
+		return
+	}
+	defer func() { _ = server.Close() }()
+	if _, err := server.Write(start); err != nil { // as a whole, which PgBouncer requires
+		return
+	}
+	go func() {
+		_, _ = io.Copy(server, client)
+		_ = server.Close()
+	}()
+	_, _ = io.Copy(client, server)
+}
+
+// TestPostgresCancelRequests gives up calls. Without a pooler, a cancel request ends the statement.
+// Of the calls that a hanging server does not answer, only the first sends one. Through PgBouncer
+// there is none.
+func TestPostgresCancelRequests(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		bouncer bool
+		waiting int64 // cancel requests for a call that waits for a lock
+		hanging int64 // at most, for calls that a hanging server does not answer
+	}{
+		"direct":    {false, 1, 1},
+		"PgBouncer": {true, 0, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := pgtest.Start(t)
+			direct := s.Schema()
+			way := direct
+			if c.bouncer {
+				way = s.StartBouncer("session").URL(direct)
+			}
+			to := addressOf(t, way)
+			counter := countCancels(t, to)
+			l, err := ledger.Open(t.Context(), strings.Replace(way, to, counter.addr, 1), ledger.Options{Pages: 16})
+			must(t, err)
+			record(t, l, on(3, "a"))
+			other, watch := raw(t, direct), raw(t, direct)
+			execute(t, other, `BEGIN`, `SELECT FROM pages FOR UPDATE`)
+			ctx, cancel := context.WithCancel(t.Context())
+			done := startRecord(ctx, l, on(3, "b"))
+			awaitLock(t, watch)
+			cancel()
+			<-done
+			if !c.bouncer { // long before the statement's own time limit
+				await(t, watch, `SELECT NOT EXISTS (SELECT FROM pg_locks WHERE NOT granted)`)
+			}
+			const connections = 4
+			var all []<-chan error
+			for i := range connections {
+				all = append(all, startRecord(t.Context(), l, on(3, fmt.Sprint(i))))
+			}
+			await(t, watch, fmt.Sprintf(`SELECT count(*) >= %d FROM pg_locks WHERE NOT granted`, connections))
+			execute(t, other, `ROLLBACK`)
+			for _, done := range all {
+				must(t, <-done)
+			}
+			checkSequence(t, l, 3, 1+connections)
+
+			s.Pause()
+			for range 8 {
+				limited, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+				if err := l.Ping(limited); err == nil {
+					t.Error("a server that hangs has answered")
+				}
+				cancel()
+			}
+			s.Resume()
+			record(t, l, on(4, "a"))
+			shut(t, l) // once all connections have ended
+			if n := counter.count.Load(); n < c.waiting || n > c.waiting+c.hanging {
+				t.Errorf("%d cancel requests, want %d, and at most %d while the server hangs", n, c.waiting, c.hanging)
+			}
+		})
+	}
+}
+
+// addressOf returns the host and port of a URL.
+func addressOf(t *testing.T, text string) string {
+	t.Helper()
+	u, err := url.Parse(text)
+	must(t, err)
+	return u.Host
 }

@@ -303,3 +303,73 @@ func (server shared) testDeclareWaits(t testing.TB) {
 		}
 	}
 }
+
+// testLeaseWaits takes the lease of a kind while a writer of the kind has read the kinds, and waits
+// for the lock of a page. The lease waits for the writer, and later writers wait for the lease. A
+// lease that is given up leaves the kind to them.
+func (server shared) testLeaseWaits(t testing.TB) {
+	l, url := server.fresh(t)
+	must(t, l.Declare(t.Context(), []ledger.Kind{{Name: "block", Target: ledger.User}}))
+	other, watch := raw(t, url), raw(t, url)
+	for _, c := range []struct {
+		first, later ledger.Change
+		givenUp      bool
+	}{
+		{on(3, "a"), on(4, "b"), true},
+		{on(3, "b"), on(4, "c"), false},
+		{undo(on(3, "b")), undo(on(4, "b")), false},
+	} {
+		execute(t, other, `BEGIN`, `SELECT FROM pages FOR UPDATE`)
+		if c.givenUp {
+			execute(t, other, `INSERT INTO pages (page, sequence, changed) VALUES (3, 0, 0)`)
+		}
+		waiting := func(sessions int) {
+			await(t, watch, fmt.Sprintf(`SELECT count(*) = %d FROM pg_locks WHERE NOT granted`, sessions))
+		}
+		wrote := startRecord(t.Context(), l, c.first)
+		waiting(1)
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		leased := make(chan error, 1)
+		go func() {
+			_, err := l.Lease(ctx, "app", "one", []string{"block"}, time.Hour, false)
+			leased <- err
+		}()
+		waiting(2)
+		later := startRecord(t.Context(), l, c.later)
+		waiting(3)
+		if c.givenUp {
+			cancel()
+			if err := <-leased; !errors.Is(err, context.Canceled) {
+				t.Errorf("a lease that was given up: %v", err)
+			}
+			if err := <-later; err != nil {
+				t.Errorf("after a lease was given up: %v", err)
+			}
+		}
+		execute(t, other, `COMMIT`)
+		if err := <-wrote; err != nil {
+			t.Errorf("the writer before the lease: %v", err)
+		}
+		if c.givenUp {
+			continue
+		}
+		if err := <-leased; err != nil {
+			t.Errorf("lease: %v", err)
+		}
+		if _, refused := errors.AsType[*ledger.FollowedError](<-later); !refused {
+			t.Error("the writer after the lease was not refused")
+		}
+		must(t, l.Unfollow(t.Context(), "block"))
+	}
+	for page, want := range map[uint32]int{3: 1, 4: 1} {
+		if rows, _, err := l.Snapshot(t.Context(), page); err != nil || len(rows) != want {
+			t.Errorf("page %d: rows %v, %v, want %d", page, rows, err, want)
+		}
+	}
+}
+
+func undo(c ledger.Change) ledger.Change {
+	c.Remove = true
+	return c
+}

@@ -93,6 +93,7 @@ func (d *postgresDatabase) attempt(
 	}
 	for try := 0; ; try++ {
 		f, err := once(ctx, pool, do)
+		d.cancels.note(err)
 		if _, replaced := errors.AsType[*replacedError](err); replaced {
 			d.reset()
 		}
@@ -105,6 +106,9 @@ func (d *postgresDatabase) attempt(
 // rowsToGoOn is the number of rows after which a stream gets another callTimeout.
 const rowsToGoOn = 4096
 
+// errStalled is the cause when a stream made no progress. The time that it had follows its text.
+var errStalled = errors.New("no answer within")
+
 // stream is attempt for a call that reads many rows. It may take longer than callTimeout while it
 // makes progress. do calls progress for each row.
 func (d *postgresDatabase) stream(
@@ -113,8 +117,9 @@ func (d *postgresDatabase) stream(
 	return d.attempt(ctx, pool, 0, func(ctx context.Context, conn *pgx.Conn) error {
 		ctx, end := context.WithCancelCause(ctx)
 		defer end(nil)
-		errStalled := fmt.Errorf("no answer within %v", d.callTimeout)
-		stalled := time.AfterFunc(d.callTimeout, func() { end(errStalled) })
+		stalled := time.AfterFunc(d.callTimeout, func() {
+			end(fmt.Errorf("%w %v", errStalled, d.callTimeout))
+		})
 		defer stalled.Stop()
 		read := 0
 		err := do(ctx, conn, func() {
@@ -123,8 +128,8 @@ func (d *postgresDatabase) stream(
 				stalled.Reset(d.callTimeout)
 			}
 		})
-		if err != nil && errors.Is(context.Cause(ctx), errStalled) {
-			return errStalled
+		if cause := context.Cause(ctx); err != nil && errors.Is(cause, errStalled) {
+			return cause
 		}
 		return err
 	})

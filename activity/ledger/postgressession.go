@@ -41,8 +41,9 @@ func (u postgresURL) beginSession(ctx context.Context, conn *pgx.Conn) error {
 		}
 	}
 	conn.PgConn().CustomData()[backendKey] = backend
-	if backend == conn.PgConn().PID() {
-		return nil // without a pooler
+	if backend == conn.PgConn().PID() { // without a pooler
+		serverOf(conn.PgConn()).direct.Store(true)
+		return nil
 	}
 	return u.checkPooler(ctx, conn)
 }
@@ -66,9 +67,12 @@ func readSettings(ctx context.Context, conn *pgx.Conn, query string, args ...any
 func (u postgresURL) checkPooler(ctx context.Context, conn *pgx.Conn) error {
 	config := u.config.ConnConfig.Copy()
 	config.ValidateConnect = nil
-	pooler := conn.PgConn().Conn().RemoteAddr()
-	config.DialFunc = func(ctx context.Context, _, _ string) (net.Conn, error) {
-		return new(net.Dialer).DialContext(ctx, pooler.Network(), pooler.String())
+	pooler := serverOf(conn.PgConn())
+	config.DialFunc = func(ctx context.Context, network, _ string) (net.Conn, error) {
+		if network == noCancel {
+			return nil, errNoCancel
+		}
+		return pooler.of.connect(ctx, pooler.network, pooler.address)
 	}
 	probe, err := pgx.ConnectConfig(ctx, config)
 	if err != nil {

@@ -132,6 +132,8 @@ func postgresLocks() locks {
 		share:       `LOCK TABLE layouts, kinds IN ROW SHARE MODE`,
 		lockLayouts: `LOCK TABLE layouts IN EXCLUSIVE MODE`,
 		lockKinds:   `LOCK TABLE kinds IN SHARE ROW EXCLUSIVE MODE`,
+
+		excludeWriters: excludeWritersSQL,
 		createPages: `INSERT INTO pages (page, sequence, changed)
 			SELECT page, 0, 0 FROM unnest($1::bigint[]) AS wanted (page) ORDER BY page
 			ON CONFLICT DO NOTHING`,

@@ -130,7 +130,7 @@ type Progress struct {
 	// dedicated page. Changed reports that page with a Left above 0.
 	Layouts Layouts
 	Owners  map[uint64]uint32
-	// Sources are all sources in order of name, without their kinds.
+	// Sources are all sources in order of name.
 	Sources []Source
 }
 

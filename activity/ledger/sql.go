@@ -30,7 +30,9 @@ type dialect struct {
 type locks struct {
 	share       string // lets writers run concurrently, while lockLayouts excludes all of them
 	lockLayouts string
-	lockKinds   string
+	// lockKinds serializes transactions that change kinds; excludeWriters excludes all writers, too.
+	lockKinds, excludeWriters string
+
 	createPages string // creates missing rows of pages, so that they can be locked
 	// lockPages locks pages, and lockDedicated the dedicated pages of users whose shared pages are
 	// locked. Both read the states.
@@ -50,7 +52,8 @@ const (
 	putLayoutSQL     = `INSERT INTO layouts (pages, state) VALUES ($1, $2)`
 	deleteLayoutsSQL = `DELETE FROM layouts`
 
-	allSourcesSQL          = `SELECT name, position, holder, until FROM sources ORDER BY name`
+	allSourcesSQL = `SELECT s.name, s.position, s.holder, s.until, coalesce(k.name, '')
+		FROM sources s LEFT JOIN kinds k ON k.source = s.name ORDER BY s.name, k.name`
 	followKindSQL          = `UPDATE kinds SET source = $1 WHERE name = $2`
 	releaseKindsSQL        = `UPDATE kinds SET source = '' WHERE source = $1`
 	putSourceSQL           = `INSERT INTO sources (name, position, fence, holder, until) VALUES ($1, '', 0, '', 0) ON CONFLICT DO NOTHING`

@@ -74,6 +74,9 @@ func (b *Bulk) Record(ctx context.Context, changes []ledger.Change) (Written, er
 		return Written{}, fmt.Errorf("nothing was changed: %w", err)
 	}
 	receipt, err := r.poller.record(ctx, bulkTimeout, b.step, changes)
+	if followed, is := errors.AsType[*ledger.FollowedError](err); is && b.step == nil {
+		return Written{}, followedError(followed)
+	}
 	if err != nil {
 		return Written{}, Unavailable("ledger", err)
 	}

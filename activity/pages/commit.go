@@ -58,10 +58,10 @@ type Written struct {
 // Write makes changes durable in the ledger, as if one after another. When it returns nil, every
 // Read that begins afterwards, in any process, sees them.
 //
-// Errors are [ErrOverloaded], [ErrClosed], an [*UnavailableError], or that of ctx. The first two
-// mean that nothing was changed. After any other error each change may have taken full effect or
-// none; repeating is safe. While the store is down, Write returns nil once the staleness bound has
-// passed since the commit.
+// Errors are [ErrOverloaded], [ErrClosed], an [*InvalidError] with [CodeFollowed], an
+// [*UnavailableError], or that of ctx. The first three mean that nothing was changed. After any
+// other error each change may have taken full effect or none; repeating is safe. While the store is
+// down, Write returns nil once the staleness bound has passed since the commit.
 func (p *Pages) Write(ctx context.Context, changes []ledger.Change) (Written, error) {
 	w := &write{ctx: ctx, done: make(chan struct{}), changes: changes}
 	if err := p.committer.write(ctx, w); err != nil {
@@ -111,8 +111,8 @@ func (p *Pages) Reach(ctx context.Context, reached func([]ledger.Source) (bool, 
 	return p.poller.reach(ctx, reached)
 }
 
-// Sources returns the ledger's sources at the last poll, in order of name, without their kinds. A
-// source whose lease has ended since has no Holder.
+// Sources returns the ledger's sources at the last poll, in order of name. A source whose lease
+// has ended since has no Holder.
 func (p *Pages) Sources() (all []ledger.Source) {
 	if known := p.poller.follow.sources.Load(); known != nil {
 		all = slices.Clone(*known)
@@ -224,17 +224,19 @@ func (cm *committer) commit(writes []*write) {
 		return
 	}
 	receipt, err := cm.poller.record(onBehalf(writes), commitTimeout, writes[0].step, changes)
-	followed, refused := errors.AsType[*ledger.FollowedError](err)
-	if (refused || errors.Is(err, ledger.ErrKindsDiffer)) && len(writes) > 1 {
+	followed, isFollowed := errors.AsType[*ledger.FollowedError](err)
+	switch {
+	case err == nil:
+	case isFollowed:
+		cm.commit(cm.refuse(writes, followed))
+		return
+	case errors.Is(err, ledger.ErrKindsDiffer) && len(writes) > 1:
 		for _, w := range writes { // which had no effect: refuse no other than those concerned
 			cm.commit([]*write{w})
 		}
 		return
-	}
-	if err != nil {
-		if err = Unavailable("ledger", err); refused {
-			err = &InvalidError{Code: CodeFollowed, Field: "kind", Message: followed.Error()}
-		}
+	default:
+		err = Unavailable("ledger", err)
 		for _, w := range writes {
 			w.finish(err)
 		}
@@ -426,6 +428,9 @@ func (cm *committer) write(ctx context.Context, w *write) error {
 		return ErrOverloaded
 	}
 	defer resume()
+	if err := cm.checkFollowed(ctx, w); err != nil {
+		return fmt.Errorf("record %d activities: nothing was changed: %w", len(w.changes), err)
+	}
 	// Deletions and removals of ended activities may change many pages, but run one at a time.
 	ours := w.deletes || w.changes[0].Ended
 	for !ours && cm.congested(w.changes) {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"unicode/utf16"
@@ -44,6 +45,9 @@ func TestHeader(t *testing.T) {
 		"TARGET, kind,\tuser \r\n2,block,1\r\n":          "",
 		"\n\ntarget,kind,user,op\n2,block,1\n":           "",
 		"target,\"kind\",user\n2,block,1\n":              "",
+		"followee,block,follower\n2,block,1\n":           `1: ["followee" "block" "follower"] may be a header of other names, or an activity: begin the file with a header, with user,kind,target`,
+		"\n\"Blocked user\",block,Blocking-user\n":       `2: ["Blocked user" "block" "Blocking-user"] may be a header`,
+		"gefolgt_von,hide,posté,add\n":                   `1: ["gefolgt_von" "hide" "posté" "add"] may be a header`,
 		"blocked,kind,blocker\n2,block,1\n":              `1: header: unknown column "blocked": want one with user,kind,target, and optionally op,since,until`,
 		"user_id,kind,target\n1,block,2\n":               `1: header: unknown column "user_id"`,
 		"target,kind,user,\n2,block,1,\n":                `1: header: unknown column ""`,
@@ -65,6 +69,52 @@ func TestHeader(t *testing.T) {
 			t.Errorf("%.80q is read as %+v, %v", text, a, err)
 		case refused != "" && (err == nil || !strings.Contains(err.Error(), "a.csv:"+refused)):
 			t.Errorf("%.80q: %+v, error %v, want %q", text, a, err, refused)
+		}
+	}
+}
+
+// Columns are read by their names, in any order, and a file of ids that are words has a header.
+func TestHeaderOrders(t *testing.T) {
+	want := map[string]string{"user": "bob", "kind": "block", "target": "alice", "op": "remove", "since": "", "until": ""}
+	var orders func(left, names []string)
+	orders = func(left, names []string) {
+		if len(left) > 0 {
+			for i, name := range left {
+				orders(slices.Delete(slices.Clone(left), i, i+1), append(slices.Clip(names), name))
+			}
+			return
+		}
+		fields := make([]string, len(names))
+		for i, name := range names {
+			fields[i] = want[name]
+		}
+		text := strings.Join(names, ",") + "\n" + strings.Join(fields, ",") + "\n"
+		a, err := firstOf(t, "a.csv", text)
+		if remove := slices.Contains(names, "op"); err != nil || a != (activity.Activity{User: "bob", Kind: "block", Target: "alice", Remove: remove}) {
+			t.Errorf("%q is read as %+v, %v", text, a, err)
+		}
+	}
+	orders([]string{"user", "kind", "target"}, nil)
+	orders(columnNames(), nil)
+}
+
+// A line of NDJSON names its fields; one that names others is refused.
+func TestNamesInNDJSON(t *testing.T) {
+	for text, refused := range map[string]string{
+		`{"target":"alice","kind":"block","user":"bob"}`:         "",
+		`{"followee":"alice","kind":"block","follower":"bob"}`:   `unknown field "followee"`,
+		`{"User":"bob","kind":"block","target":"alice"}`:         `unknown field "User"`,
+		`{"user":"bob","user":"eve","kind":"block","target":""}`: `duplicate field "user"`,
+		`{"kind":"block","target":"alice"}`:                      "user",
+		`["followee","block","follower"]`:                        "not a JSON object",
+		"followee,block,follower":                                "not JSON",
+	} {
+		name := filepath.Join(t.TempDir(), "a.ndjson")
+		must(t, os.WriteFile(name, []byte(text), 0o600))
+		lines, _, _ := readAll(t, name, Checkpoint{}, 1)
+		good := lines[0].activity == activity.Activity{User: "bob", Kind: "block", Target: "alice"}
+		if len(lines) != 1 || good != (refused == "") || !strings.Contains(lines[0].problem, refused) {
+			t.Errorf("%s is read as %+v, want %q", text, lines, refused)
 		}
 	}
 }

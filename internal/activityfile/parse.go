@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -50,6 +51,10 @@ func columnNames() []string { return []string{"user", "kind", "target", "op", "s
 
 // parseCSV parses one line of CSV. The first line is a header unless it is an activity. If a later
 // line names other columns, two files were joined, and the order of columns is unknown from there.
+//
+// A header of other names may be a valid activity: "followee,block,follower" says that a followee
+// blocks a follower. All lines after it would be read the wrong way round. So the first line of a
+// file without a header is refused if both ids look like names of columns.
 func (r *Reader) parseCSV(line []byte) (activity.Activity, error) {
 	fields, err := r.csv.split(line)
 	first := r.columns == nil
@@ -70,6 +75,9 @@ func (r *Reader) parseCSV(line []byte) (activity.Activity, error) {
 		a, err = r.row(columns, fields)
 	}
 	switch {
+	case err == nil && first && isWords(a.User) && isWords(a.Target):
+		err = fatalError{fmt.Errorf("%q may be a header of other names, or an activity: "+
+			"begin the file with a header, %s", fields, wantHeader())}
 	case err == nil:
 		r.columns = columns
 	case first && len(fields) == 1 && strings.ContainsAny(fields[0], ";\t|"):
@@ -125,6 +133,13 @@ func (rec *record) column(name string) *string {
 func columnName(field string) string { return strings.ToLower(strings.TrimSpace(field)) }
 
 func namesColumn(field string) bool { return slices.Contains(columnNames(), columnName(field)) }
+
+// isWords reports whether an id may be the name of a column: letters, and what joins words.
+func isWords(id string) bool {
+	return !strings.ContainsFunc(id, func(c rune) bool {
+		return !unicode.IsLetter(c) && !unicode.IsMark(c) && !strings.ContainsRune(" _-./", c)
+	})
+}
 
 func wantHeader() string {
 	names := columnNames()

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -205,6 +206,17 @@ func (s suite) followed(t *testing.T) {
 	}
 	both, err := l.Lease(ctx, "app", "two", []string{"hide", "like"}, time.Hour, false)
 	must(t, err)
+	_, err = l.Lease(ctx, "bare", "one", nil, time.Hour, false)
+	must(t, err)
+	polled, err := l.Changed(ctx, "", func(uint32, ledger.PageState) error { return nil })
+	must(t, err)
+	asked, err := l.Sources(ctx)
+	must(t, err)
+	for _, all := range [][]ledger.Source{polled.Sources, asked} {
+		if len(all) != 2 || !slices.Equal(all[0].Kinds, []string{"hide", "like"}) || all[1].Name != "bare" || all[1].Kinds != nil {
+			t.Errorf("sources %+v, want app with hide and like, and bare", all)
+		}
+	}
 	must(t, l.Unfollow(ctx, "like"))
 	if err := both.Renew(ctx, time.Hour); !errors.Is(err, ledger.ErrFenced) {
 		t.Errorf("a lease of a released kind: %v", err)
@@ -218,6 +230,72 @@ func (s suite) followed(t *testing.T) {
 	}
 	must(t, record(true))
 	s.forgotten(t, l, row)
+}
+
+// interlude is a context that calls do when its error is asked for the left-th time.
+type interlude struct {
+	context.Context //nolint:containedctx // it is one
+
+	left atomic.Int64
+	do   func()
+}
+
+func (c *interlude) Err() error {
+	if c.left.Add(-1) == 0 {
+		c.do()
+	}
+	return c.Context.Err()
+}
+
+// followedAnywhere takes the lease of a kind at each point of a Record of the kind, which adds or
+// removes a row. Either the lease is taken, and the Record is refused, or the lease waits for the
+// Record, whose change is there when the lease is taken.
+func (s suite) followedAnywhere(t *testing.T) {
+	handles := s.handles(t, 4)
+	l, other, ctx := handles[0], handles[len(handles)-1], t.Context()
+	must(t, l.Declare(ctx, []ledger.Kind{{Name: "block", Target: ledger.User}}))
+	row := block(1, "a")
+	lease := func(lasts time.Duration) error {
+		limited, cancel := context.WithTimeout(ctx, lasts)
+		defer cancel()
+		_, err := other.Lease(limited, "app", "one", []string{"block"}, time.Hour, false)
+		return err
+	}
+	patience := 10 * time.Millisecond
+	if l.Shared() { // otherwise Records wait for each other from their beginning
+		patience = 200 * time.Millisecond
+	}
+	outcomes := make(map[bool]int) // by whether the lease was taken during the Record
+	remove := false
+	for looks, ended := int64(1), false; !ended; looks++ {
+		ended = true
+		var leased error
+		during := &interlude{Context: ctx, do: func() { ended, leased = false, lease(patience) }}
+		during.left.Store(looks)
+		receipt, err := l.Record(during, at(0), []ledger.Change{{Rows: []ledger.Row{row}, Remove: remove}})
+		taken := !ended && leased == nil
+		switch {
+		case ended:
+			must(t, err)
+		case taken && !isFollowed(err):
+			t.Errorf("look %d: %v of a Record when the lease was taken, want it refused", looks, err)
+		case !taken && (err != nil || !receipt.Changed[0] || !errors.Is(leased, context.DeadlineExceeded)):
+			t.Errorf("look %d: %v, Record %+v, %v, want the lease to wait for the Record", looks, leased, receipt, err)
+		}
+		outcomes[taken]++
+		must(t, lease(time.Minute))
+		if _, err := l.Record(ctx, at(0), []ledger.Change{add(row)}); !isFollowed(err) {
+			t.Errorf("look %d: %v of a Record after the lease was taken, want it refused", looks, err)
+		}
+		if left, _ := snapshot(t, l, l.Identity().PageIn(4, row.Hash)); (len(left) > 0) != (remove == taken) {
+			t.Errorf("look %d: rows %v after remove %v, refused %v", looks, left, remove, taken)
+		}
+		remove = remove == taken // the row is there
+		must(t, l.Unfollow(ctx, "block"))
+	}
+	if l.Shared() && outcomes[true] == 0 || outcomes[false] < 2 {
+		t.Errorf("the lease was taken during %d records, and waited for %d", outcomes[true], outcomes[false]-1)
+	}
 }
 
 // begins: an activity whose rows do not say when it began has begun with the first of them.
@@ -238,6 +316,74 @@ func (s suite) begins(t *testing.T) {
 		if err != nil || len(rows) != 1 || !rows[0].Since.Equal(first) {
 			t.Errorf("after change %d: %v, %v, want one since %v", n, rows, err, first)
 		}
+	}
+}
+
+// stray: a removed row that nobody added is one only if it has not ended.
+func (s suite) stray(t *testing.T) {
+	l, ctx := s.make(t, 4), t.Context()
+	must(t, l.Declare(ctx, []ledger.Kind{{Name: "hide", Target: ledger.Post}}))
+	lease, err := l.Lease(ctx, "app", "one", []string{"hide"}, time.Hour, false)
+	must(t, err)
+	row, now := ledger.Row{Hash: hashOf("u"), Owner: "u", Kind: "hide", Target: "p"}, at(0)
+	remove := func(span ledger.Span) error {
+		change := sourceChange([]ledger.Row{row}, ledger.SourceChange{At: now, Removed: []ledger.Span{span}})
+		_, err := l.Follow(ctx, now, ledger.Step{Lease: *lease}, []ledger.Change{change})
+		return err
+	}
+	for _, c := range []struct {
+		known, removed ledger.Span
+		stray          bool
+	}{
+		{removed: ledger.Span{}, stray: true},
+		{removed: ledger.Span{Until: at(1)}, stray: true},
+		{removed: ledger.Span{Until: at(0)}},
+		{removed: ledger.Span{Until: at(-1)}},
+		{known: ledger.Span{Until: at(5)}, removed: ledger.Span{}, stray: true},
+		{known: ledger.Span{Until: at(5)}, removed: ledger.Span{Until: at(4)}, stray: true},
+		{known: ledger.Span{Since: at(-9), Until: at(5)}, removed: ledger.Span{Since: at(-8), Until: at(5)}, stray: true},
+		{known: ledger.Span{Since: at(-9), Until: at(5)}, removed: ledger.Span{Until: at(5)}}, // says no beginning
+		{known: ledger.Span{Until: at(5)}, removed: ledger.Span{Until: at(5)}},
+	} {
+		var added []ledger.Span
+		if c.known != (ledger.Span{}) {
+			added = []ledger.Span{c.known}
+		}
+		whole := sourceChange([]ledger.Row{row}, ledger.SourceChange{At: now, Whole: true, Added: added})
+		_, err := l.Follow(ctx, now, ledger.Step{Lease: *lease}, []ledger.Change{whole})
+		must(t, err)
+		if err := remove(c.removed); errors.Is(err, ledger.ErrStrayRow) != c.stray || !c.stray && err != nil {
+			t.Errorf("%+v is removed, and %+v is known: %v, want a stray row: %v", c.removed, added, err, c.stray)
+		}
+		left, err := l.List(ctx, ledger.ListQuery{Hash: row.Hash, Owner: "u", Kind: "hide", Now: now, Limit: 2})
+		if want := len(added) > 0 && c.stray; err != nil || (len(left) > 0) != want {
+			t.Errorf("%+v is removed, and %+v is known: %v is left, %v", c.removed, added, left, err)
+		}
+	}
+}
+
+// forgetsMany: a new start forgets more activities than one transaction does.
+func (s suite) forgetsMany(t *testing.T) {
+	const n = 10_001 // one more than a transaction forgets
+	l, ctx := s.make(t, 4), t.Context()
+	must(t, l.Declare(ctx, []ledger.Kind{{Name: "hide", Target: ledger.Post}}))
+	lease, err := l.Lease(ctx, "app", "one", []string{"hide"}, time.Hour, false)
+	must(t, err)
+	follow := func(c ledger.SourceChange) {
+		t.Helper()
+		changes := make([]ledger.Change, n)
+		for i := range changes {
+			changes[i] = sourceChange([]ledger.Row{{Hash: hashOf("u"), Owner: "u", Kind: "hide", Target: fmt.Sprint(i)}}, c)
+		}
+		_, err := l.Follow(ctx, at(0), ledger.Step{Lease: *lease}, changes)
+		must(t, err)
+	}
+	follow(ledger.SourceChange{At: at(0), Added: []ledger.Span{{}, {}}})
+	must(t, lease.StartOver(ctx))
+	follow(ledger.SourceChange{At: at(0), Removed: []ledger.Span{{}}})
+	all := ledger.CountQuery{Hash: hashOf("u"), Owner: "u", Kinds: []string{"hide"}, Now: at(0), Most: n}
+	if left, err := l.Counts(ctx, all); err != nil || left["hide"] > 0 {
+		t.Errorf("%v are left, %v: a second row was known of them", left, err)
 	}
 }
 

@@ -37,6 +37,8 @@ func Run(t *testing.T, fresh func(t *testing.T) (url string)) {
 		{"Follow", suite.follow},
 		{"Begins", suite.begins},
 		{"Followed", suite.followed},
+		{"FollowedAnywhere", suite.followedAnywhere},
+		{"Stray", suite.stray},
 		{"RecordNothing", suite.recordNothing},
 		{"RecordNoEffect", suite.recordNoEffect},
 		{"RecordCombined", suite.recordCombined},
@@ -105,6 +107,7 @@ func RunLong(t *testing.T, fresh func(t *testing.T) (url string)) {
 	t.Helper()
 	suite{fresh}.run(t, []subtest{
 		{"Random", suite.random},
+		{"ForgetsMany", suite.forgetsMany},
 	})
 }
 
