@@ -170,7 +170,7 @@ func postgresDialect() dialect { //nolint:funlen // a list
 				coalesce((SELECT left_at FROM pages WHERE pages.page = at.page), 0), l.pages, l.state
 			FROM layouts l, (SELECT wanted.number,
 					coalesce((SELECT owners.page FROM owners WHERE owners.hash = wanted.hash), wanted.page) AS page
-				FROM unnest($1::bigint[], $2::bigint[], $3::bigint[]) AS wanted (number, hash, page)) AS at`,
+				FROM unnest($1::bigint[], $2::bigint[], $3::bigint[]) AS wanted (number, hash, page) OFFSET 0) AS at`,
 		endedRows: `SELECT hash, owner, kind, target, since, until FROM entries
 			WHERE until <= least($1, (extract(epoch FROM statement_timestamp()) * 1000000)::bigint)
 			ORDER BY until, hash, owner, kind, target LIMIT $2`,

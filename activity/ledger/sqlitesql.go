@@ -51,7 +51,7 @@ func sqliteDialect() dialect {
 				LIMIT ?))
 			FROM wanted`,
 		places: `WITH wanted (number, hash, page) AS (VALUES (?, ?, ?)),
-				at (number, page) AS (SELECT wanted.number,
+				at (number, page) AS MATERIALIZED (SELECT wanted.number,
 					coalesce((SELECT owners.page FROM owners WHERE owners.hash = wanted.hash), wanted.page) FROM wanted)
 			SELECT at.number, at.page, coalesce((SELECT sequence FROM pages WHERE pages.page = at.page), 0),
 				coalesce((SELECT left_at FROM pages WHERE pages.page = at.page), 0), l.pages, l.state

@@ -346,13 +346,16 @@ func (r *reader) arrives(ctx context.Context, p *reading) bool {
 // fromElsewhere is current for a page that the store does not have, or not as it must be.
 func (r *reader) fromElsewhere(ctx context.Context, p *reading, began int64, reason string) (*favfilter.Page, error) {
 	number := p.at.page
+	h := r.rebuilder.held.get(number)
+	if p.failed == nil && h.refused && p.serves(h.page.Header(), reason) {
+		p.source = &r.storage.stats.fromHeld
+		return h.page, nil
+	}
 	if err := r.poller.reachable(); err != nil {
 		return nil, err
 	}
-	if p.failed != nil {
-		if h := r.rebuilder.held.get(number); h.page != nil && r.upToDate(ctx, p, h.page, began) {
-			return h.page, nil
-		}
+	if p.failed != nil && h.page != nil && r.upToDate(ctx, p, h.page, began) {
+		return h.page, nil
 	}
 	// The rebuild of a large page may take minutes.
 	limited, cancel := context.WithTimeout(ctx, pageTimeout)
@@ -365,10 +368,19 @@ func (r *reader) fromElsewhere(ctx context.Context, p *reading, began int64, rea
 		case err != nil:
 			return nil, err
 		case f.current > began || r.upToDate(limited, p, f.page, began):
+			p.source = &r.storage.stats.fromLedger
 			return f.page, nil
 		}
 		// This reader joined a rebuild that began before it. The next rebuild does not.
 	}
+}
+
+// serves reports whether a page with the header, which the store did not take, may be used in place
+// of the store's page, which must not be used for the given reason. While the ledger cannot be
+// reached, a page of another ledger in the store may mean that this process has the wrong one.
+func (p *reading) serves(h favfilter.Header, reason string) bool {
+	lacks := reason == PageBehind || reason == PageMissing || reason == PageDamaged
+	return h.Sequence >= p.want && p.at.holds(h) && (p.at.known || lacks)
 }
 
 // upToDate reports whether a page that does not come from the store has all writes that were

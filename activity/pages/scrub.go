@@ -244,7 +244,7 @@ func (sc *Scrubber) peek(pages []uint32) (found []faultyPage, statuses []favfilt
 			reason = PageOverfull // the false-positive rate was lowered
 		}
 		if !st.Missing && st.Damage == nil {
-			sc.rebuilder.held.keepBuild(page, st.Header.Build)
+			sc.rebuilder.held.keepBuild(page, st.Header)
 		}
 		if reason == "" {
 			sc.sequences.of(page).stored.raise(st.Header.Sequence)
