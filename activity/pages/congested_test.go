@@ -82,7 +82,7 @@ func TestFeedThatMayNotWaitIsRefused(t *testing.T) {
 		for i := range 20 {
 			target := fmt.Sprint("p", i)
 			a.lose(t, target)
-			time.Sleep(b.poller.follow.bound + time.Minute)
+			time.Sleep(b.poller.follow.bound + time.Duration(i)*time.Second)
 			if v, err := b.view(limiter.Begin(t.Context()), "1"); !errors.Is(err, ErrOverloaded) {
 				t.Errorf("a feed that may not wait: error %v, want ErrOverloaded; it has the hide: %v", err, err == nil && v.has("hide", target))
 			}
