@@ -285,3 +285,42 @@ func TestReadAfterClose(t *testing.T) {
 		}
 	})
 }
+
+// The ledger hangs, and counts as unreachable. Feeds that cannot do without it fail at once: of a
+// page that Redis has lost, without Redis, or of a page that a heavy user has left.
+func TestFeedsThatNeedALedgerThatHangs(t *testing.T) {
+	for name, harm := range map[string]func(t *testing.T, a, b *rig, store *partitioned){
+		"the page is lost": func(t *testing.T, a, _ *rig, _ *partitioned) {
+			t.Helper()
+			a.losePages(t, 0)
+		},
+		"Redis is down": func(_ *testing.T, _, _ *rig, store *partitioned) { store.down.Store(true) },
+		"a user has left the page": func(t *testing.T, a, _ *rig, _ *partitioned) {
+			t.Helper()
+			must(t, a.applier.dedicate(t.Context(), a.hashOf("bot")))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				hanging, store := &hangingLedger{}, &partitioned{Store: &favfilter.Memory{}}
+				a := newRigWith(t, store.Store, newLedger(t, 1))
+				a.recordMany(t, "bot", "hide", 10, posts("b"))
+				a.record(t, true, add("1", "hide", "p"))
+				b := startProcess(t, a.ledger.Around(hanging.around), store, Config{ScrubRate: 1})
+				b.want(t, "1", "hide", "p", true)
+				hanging.hangs.Store(true)
+				time.Sleep(10*time.Second + 7*time.Millisecond)
+				harm(t, a, b, store)
+				for range 3 {
+					start := time.Now()
+					if _, err := b.view(t.Context(), "1"); dependency(err) != "ledger" {
+						t.Errorf("error %v, want that the ledger is unavailable", err)
+					}
+					if took := time.Since(start); took > 0 {
+						t.Errorf("a feed took %v to fail", took)
+					}
+				}
+			})
+		})
+	}
+}
