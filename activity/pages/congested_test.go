@@ -324,3 +324,33 @@ func TestFeedsThatNeedALedgerThatHangs(t *testing.T) {
 		})
 	}
 }
+
+// A list's page must not be used: it lacks a write, its owner has left it, or the ledger does not
+// tell. It is judged as the page of a user is.
+func TestListsAreJudged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, store := newLedger(t, 1), &favfilter.Memory{}
+		var fails atomic.Bool
+		a, b := newRigWith(t, store, l), startProcess(t, l.Around(before(failing(&fails), "changed", "place")), store, Config{ScrubRate: 1})
+		list := []string{"1"}
+		want := func(post string) {
+			t.Helper()
+			if !b.readLists(t, list)[0].has("hide", post) {
+				t.Errorf("%s is missed", post)
+			}
+		}
+		a.record(t, true, add("1", "hide", "before"))
+		want("before")
+		a.lose(t, "lost")
+		time.Sleep(b.poller.follow.bound)
+		want("lost")
+		must(t, a.applier.dedicate(t.Context(), a.hashOf("1")))
+		a.record(t, true, add("1", "hide", "moved"))
+		want("moved")
+		fails.Store(true)
+		time.Sleep(3 * time.Second)
+		if _, err := b.Read(t.Context(), Query{Lists: []uint64{b.hashOf("1")}}); dependency(err) != "ledger" {
+			t.Errorf("the ledger does not tell where the list is: error %v", err)
+		}
+	})
+}
