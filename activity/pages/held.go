@@ -25,12 +25,12 @@ const (
 // and those that were rebuilt, but that the store did not take. A held page may be used
 //
 //   - if the store has the same version of it, as read in the round trip of the feed, or
-//   - while the store does not answer, if the ledger, read since the feed began, has nothing newer, or
-//   - if the store answers, but its page must not be used, and the store did not take the held page,
-//     which has the sequence that a page in the store would need.
+//   - while the store does not answer, if the ledger, read since the feed began, has nothing newer,
+//   - or if the store answers, but its page must not be used, and the store did not take this one.
+//     The page then needs the sequence that one in the store would need.
 //
-// The last rule bounds the rebuilds while the store refuses writes. It is that of a page in the store:
-// a write that others acknowledged at once was in the store's page, so only a loss can hide it.
+// The last rule bounds the rebuilds while the store refuses writes. It is that of a page in the
+// store: a write that others acknowledged at once was there, so only a loss can hide it.
 type heldPages struct {
 	pages *lru.Cache[uint32, held] // by number of page
 	least uint32                   // leastHeld, or less in tests
@@ -71,8 +71,8 @@ func (p *heldPages) hold(number uint32, h held) {
 	p.pages.Put(number, h, pageBytes(h.page)+overhead)
 }
 
-// keepBuild drops the page if the store has another build of it, which is not older: another process
-// may have rebuilt the page because it lacked keys although its sequence was current.
+// keepBuild drops the page if the store has another build of it, which is not older. Another
+// process may have rebuilt the page because it lacked keys although its sequence was current.
 func (p *heldPages) keepBuild(number uint32, in favfilter.Header) {
 	h := p.get(number)
 	if h.page == nil {
