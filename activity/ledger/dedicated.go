@@ -26,8 +26,8 @@ type Place struct {
 	Layouts Layouts
 }
 
-// Places returns the pages of users, given their hashes, in the same order. With PostgreSQL it takes
-// one round trip, and all values are from one snapshot.
+// Places returns the pages of users, given their hashes, in the same order. With PostgreSQL it
+// takes one round trip, and all values are from one snapshot.
 func (l *Ledger) Places(ctx context.Context, hashes ...uint64) ([]Place, error) {
 	return ask(ctx, l, &Call{Operation: "place"}, "ledger: look up the pages of users", func(ctx context.Context) ([]Place, error) {
 		return l.places(ctx, hashes)

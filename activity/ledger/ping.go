@@ -10,8 +10,8 @@ import (
 
 // Ping reads one row, to check that the ledger answers. It has a connection of its own, so that it
 // waits for no other call but Ping: with a database server, however many calls wait for a
-// connection. The first Ping connects. Later ones wait for one round trip, unless the connection was
-// lost.
+// connection. The first Ping connects. Later ones wait for one round trip, unless the connection
+// was lost.
 func (l *Ledger) Ping(ctx context.Context) error {
 	return run(ctx, l, "ping", "ping ledger "+l.name, func(ctx context.Context) error {
 		var value *string
@@ -32,8 +32,8 @@ func (d *postgresDatabase) ping(ctx context.Context, s statement) error {
 	})
 }
 
-// newPings creates a pool of one connection that only Ping uses. The pool keeps the connection while
-// it works. A server or a pooler that has no connection left cannot take it away.
+// newPings creates a pool of one connection that only Ping uses. The pool keeps the connection
+// while it works. A server or a pooler that has no connection left cannot take it away.
 func newPings(ctx context.Context, config *pgxpool.Config) (*pgxpool.Pool, error) {
 	config = config.Copy()
 	config.MaxConns, config.MinConns, config.MinIdleConns = 1, 0, 0

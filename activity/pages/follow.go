@@ -153,8 +153,8 @@ func (at position) holds(h favfilter.Header) bool {
 // keepUp makes sure that the process knows all commits before the given time that concern the pages
 // of some users, and fills in where the users are.
 //
-// It waits for a poll if the last one is too old. If polls fail or take too long, it asks the ledger
-// for the pages. Only if the ledger cannot be reached, pages in the store are trusted.
+// It waits for a poll if the last one is too old. If polls fail or take too long, it asks the
+// ledger for the pages. Only if the ledger cannot be reached, pages in the store are trusted.
 func (pl *poller) keepUp(ctx context.Context, since int64, all ...*position) {
 	var err error
 	now := pl.pollUp(ctx, since)

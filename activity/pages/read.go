@@ -130,8 +130,8 @@ type reading struct {
 	page *favfilter.Page // the result
 }
 
-// locate finds the pages of the users, as of the given time at least. The error is [ErrOverloaded] if
-// that takes a question, and too many requests wait for the ledger.
+// locate finds the pages of the users, as of the given time at least. The error is [ErrOverloaded]
+// if that takes a question, and too many requests wait for the ledger.
 func (r *reader) locate(ctx context.Context, all []reading, since int64) error {
 	users := make([]*position, len(all))
 	for i := range all {
@@ -375,9 +375,9 @@ func (r *reader) fromElsewhere(ctx context.Context, p *reading, began int64, rea
 	}
 }
 
-// serves reports whether a page with the header, which the store did not take, may be used in place
-// of the store's page, which must not be used for the given reason. While the ledger cannot be
-// reached, a page of another ledger in the store may mean that this process has the wrong one.
+// serves reports whether a held page with the header may be used in place of the store's page. The
+// store did not take the held page, and the reason says why its own must not be used. While the
+// ledger cannot be reached, another ledger's page may mean that this process has the wrong ledger.
 func (p *reading) serves(h favfilter.Header, reason string) bool {
 	lacks := reason == PageBehind || reason == PageMissing || reason == PageDamaged
 	return h.Sequence >= p.want && p.at.holds(h) && (p.at.known || lacks)

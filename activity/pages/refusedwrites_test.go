@@ -22,7 +22,7 @@ func command(t *testing.T, s *redistest.Server, args ...any) {
 	}
 }
 
-// refusing are states in which Redis refuses writes, by their error: what begins and what ends them.
+// refusing are states in which Redis refuses writes, by their error: what begins and ends them.
 func refusing() map[string][2]func(t *testing.T, s *redistest.Server) {
 	sends := func(args ...any) func(t *testing.T, s *redistest.Server) {
 		return func(t *testing.T, s *redistest.Server) {

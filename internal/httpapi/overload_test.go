@@ -470,8 +470,8 @@ func testFeedsTakeTurns(t *testing.T) {
 	}
 }
 
-// TestCongestedFeed: polls fail, and all requests that may wait for the ledger wait. Another process
-// acknowledges a block, which Redis loses. A feed is refused. It is not answered without the block.
+// TestCongestedFeed: polls fail, and all requests that may wait for the ledger wait. Another
+// process acknowledges a block, which Redis loses. A feed is refused, not answered without it.
 func TestCongestedFeed(t *testing.T) {
 	const limit, most = 8, 6
 	s := newOfPages(t, 1, httpapi.Config{MaxRequests: limit, Timeout: time.Hour}, nil, nil)
