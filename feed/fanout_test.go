@@ -154,6 +154,11 @@ func TestFanoutConfirms(t *testing.T) {
 	if !slices.Equal(ats(got), []int{0, 2, 3, 4, 5}) || len(got.Degraded) != 1 || got.Degraded[0].Kind != "follow" {
 		t.Errorf("without the ledger: %+v", got)
 	}
+	req.Post.Actors, req.Viewers = []string{"9"}, []string{"3"}
+	record(t, r, "3 mute 9", "3 follow 9")
+	if got := fanOut(t, r, req); len(got.Degraded) != 1 || got.Degraded[0].Kind != "follow" {
+		t.Errorf("without the ledger, a kind of two users on the post: degraded %+v, want it once", got.Degraded)
+	}
 }
 
 // TestFanoutOfSharedID: a user and a domain of the same id are different. What users did with the

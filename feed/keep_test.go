@@ -137,3 +137,20 @@ func TestKeepWhileLedgerHangs(t *testing.T) {
 		}
 	})
 }
+
+// TestCancelledWhileLedgerIsAsked: the caller of a feed leaves while the ledger is asked. The feed
+// gets an error. It does not count as one that the ledger could not confirm.
+func TestCancelledWhileLedgerIsAsked(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	r, _ := openPage(t, activity.Config{Kinds: keepKinds(t)}, func(of context.Context, c *ledger.Call, next func(ctx context.Context) error) error {
+		if c.Operation == "lookup" {
+			cancel()
+			return of.Err()
+		}
+		return next(of)
+	})
+	record(t, r, "1 mute 3", "1 follow 3")
+	if a, err := feed.Filter(ctx, r, feed.Request{Viewer: "1", Posts: []feed.Post{{ID: "a", Author: "3"}}}); !errors.Is(err, context.Canceled) {
+		t.Errorf("degraded %v, error %v, want context.Canceled", a.Degraded, err)
+	}
+}

@@ -27,6 +27,7 @@ type database interface {
 	// again after a failure that had no effect. do must end within the limit; 0: none.
 	transact(ctx context.Context, limit time.Duration, do func(ctx context.Context, t transaction) error) error
 	agree(ctx context.Context, bound time.Duration) error // see Ledger.Agree
+	ping(ctx context.Context, s statement) error          // query, on a connection of its own
 	pools() []Pool                                        // also after close
 	close() error
 }

@@ -26,28 +26,55 @@ type Place struct {
 	Layouts Layouts
 }
 
-// Place returns the page of a user, given the user's hash. All values are from one snapshot.
-func (l *Ledger) Place(ctx context.Context, hash uint64) (Place, error) {
-	return ask(ctx, l, &Call{Operation: "place"}, "ledger: look up the page of a user", func(ctx context.Context) (Place, error) {
-		return l.place(ctx, hash)
+// Places returns the pages of users, given their hashes, in the same order. With PostgreSQL it
+// takes one round trip, and all values are from one snapshot.
+func (l *Ledger) Places(ctx context.Context, hashes ...uint64) ([]Place, error) {
+	return ask(ctx, l, &Call{Operation: "place"}, "ledger: look up the pages of users", func(ctx context.Context) ([]Place, error) {
+		return l.places(ctx, hashes)
 	})
 }
 
-// place assumes that the current layout is the one that was read last. If it is not, place reads
+// Place is [Ledger.Places] for one user. All values are from one snapshot.
+func (l *Ledger) Place(ctx context.Context, hash uint64) (Place, error) {
+	places, err := l.Places(ctx, hash)
+	if err != nil {
+		return Place{}, err
+	}
+	return places[0], nil
+}
+
+// places assumes that the current layout is the one that was read last. If it is not, places reads
 // again.
-func (l *Ledger) place(ctx context.Context, hash uint64) (p Place, err error) {
-	for assumed := l.assumedLayouts(); ; assumed = p.Layouts {
-		s := layoutsQuery(&p.Layouts)
-		s.sql, s.args = placeSQL, []any{stored(hash), l.id.PageIn(assumed.Current, hash)}
-		s.into = append([]any{&p.Page, &p.Sequence, &p.Left}, s.into...)
-		if err := l.db.query(ctx, s); err != nil {
-			return Place{}, err
+func (l *Ledger) places(ctx context.Context, hashes []uint64) ([]Place, error) {
+	places := make([]Place, len(hashes))
+	numbers, users, pages := make([]int64, len(hashes)), make([]int64, len(hashes)), make([]int64, len(hashes))
+	var layouts Layouts
+	var number int
+	var p Place
+	for assumed := l.assumedLayouts(); ; assumed = layouts {
+		for i, hash := range hashes {
+			numbers[i], users[i], pages[i] = int64(i), stored(hash), int64(l.id.PageIn(assumed.Current, hash))
 		}
-		l.assume(p.Layouts)
-		if p.Layouts.Current == assumed.Current {
-			return p, nil
+		s := layoutsQuery(&layouts)
+		note := s.each
+		s.sql, s.columns = l.sql.places, []any{numbers, users, pages}
+		s.into = append([]any{&number, &p.Page, &p.Sequence, &p.Left}, s.into...)
+		s.each = func() error {
+			places[number] = p
+			return note()
+		}
+		if err := l.db.query(ctx, s); err != nil {
+			return nil, err
+		}
+		l.assume(layouts)
+		if layouts.Current == assumed.Current {
+			break
 		}
 	}
+	for i := range places {
+		places[i].Layouts = layouts
+	}
+	return places, nil
 }
 
 // Move gives a user a dedicated page, or takes it away, given the user's hash. From then on all

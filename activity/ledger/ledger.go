@@ -210,7 +210,7 @@ func newLedger(name string, id Identity, db database, sql dialect, shared bool) 
 //
 //   - target_session_attrs is read-write, the default, or primary.
 //   - pool_max_conns is the maximum number of connections, by default 4 for each CPU and at least
-//     8. Changed has one more connection of its own.
+//     8. Changed and Ping have one more connection each, of their own.
 //   - search_path names the schema, by default feedfilter. Open creates it if necessary.
 //   - statement_timeout is 5s by default. A longer one also gives calls that long: below, in place
 //     of 5 seconds.
@@ -276,7 +276,7 @@ func (l *Ledger) Shared() bool { return l.shared }
 // Pool reports how the ledger uses a pool of connections to a database server. Counts begin when
 // the ledger is opened.
 type Pool struct {
-	Name string // purpose: "calls" or "polls"
+	Name string // purpose: "calls", "polls" or "pings"
 
 	Most, Open, InUse int           // connections: maximum, open, in use by calls
 	Acquired          uint64        // calls that got a connection
@@ -288,17 +288,6 @@ type Pool struct {
 // Pools returns the pools of connections of the ledger: none for SQLite. It may be called at any
 // time, also after Close.
 func (l *Ledger) Pools() []Pool { return l.db.pools() }
-
-// Ping reads one row, to check that the ledger answers.
-func (l *Ledger) Ping(ctx context.Context) error {
-	return run(ctx, l, "ping", "ping ledger "+l.name, func(ctx context.Context) error {
-		var value *string
-		return l.db.query(ctx, statement{sql: incarnationSQL, into: []any{&value}, each: func() error {
-			_, err := parseIncarnation(value)
-			return err
-		}})
-	})
-}
 
 // Agree declares the staleness bound of this process, until Close or the next Agree: from 0 to 1
 // min, in microseconds. All processes of one ledger must have the same, because each relies on

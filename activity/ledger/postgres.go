@@ -54,6 +54,7 @@ type postgresDatabase struct {
 	id          Identity
 	pool        *pgxpool.Pool
 	polls       *pgxpool.Pool          // only for changed
+	pings       *pgxpool.Pool          // only for ping
 	connections atomic.Uint32          // number of connections of polls without a history so far
 	settings    atomic.Pointer[uint32] // settingsNumber of this process; nil: not declared
 	settingsKey int32
@@ -204,6 +205,11 @@ func (u postgresURL) open(ctx context.Context, o Options) (*Ledger, error) {
 		d.pool.Close()
 		return nil, err
 	}
+	if d.pings, err = newPings(ctx, config); err != nil {
+		d.pool.Close()
+		d.polls.Close()
+		return nil, err
+	}
 	return newLedger(u.name(), d.id, d, postgresDialect(), true), nil
 }
 
@@ -232,18 +238,20 @@ func (d *postgresDatabase) opened() statement {
 
 // reset closes all connections, because new ones must find that the ledger was replaced.
 func (d *postgresDatabase) reset() {
-	d.pool.Reset()
-	d.polls.Reset()
+	for _, pool := range []*pgxpool.Pool{d.pool, d.polls, d.pings} {
+		pool.Reset()
+	}
 }
 
 func (d *postgresDatabase) close() error {
-	d.pool.Close()
-	d.polls.Close()
+	for _, pool := range []*pgxpool.Pool{d.pool, d.polls, d.pings} {
+		pool.Close()
+	}
 	return nil
 }
 
 func (d *postgresDatabase) pools() []Pool {
-	return []Pool{poolOf("calls", d.pool.Stat()), poolOf("polls", d.polls.Stat())}
+	return []Pool{poolOf("calls", d.pool.Stat()), poolOf("polls", d.polls.Stat()), poolOf("pings", d.pings.Stat())}
 }
 
 func poolOf(name string, s *pgxpool.Stat) Pool {

@@ -75,7 +75,7 @@ func seeks() []seek {
 		{all.seedPages[0], `0, 16, 2, 0, 4095`, []string{"pages_pkey"}, true},
 		{all.seedPages[1], `0, 16, 2, 0, 4095`, []string{"pages_pkey"}, true},
 		{all.deletePages, `0, 4095`, []string{"pages_pkey"}, true},
-		{placeSQL, `1, 2`, []string{"owners_pkey", "pages_pkey"}, false},
+		{all.places, `'{1,2}', '{3,4}', '{5,6}'`, []string{"owners_pkey", "pages_pkey"}, false},
 		{rangesSQL, `1, 2`, []string{"owners_pkey"}, true},
 		{ownerRangeSQL, `2147483648`, []string{"owners_page_key"}, false},
 		{sharedStateSQL, `1, 4`, []string{"layouts_pkey", "pages_pkey"}, false},

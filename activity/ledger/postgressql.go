@@ -168,6 +168,11 @@ func postgresDialect() dialect { //nolint:funlen // a list
 					AND (e.until IS NULL OR e.until > $5)
 				LIMIT $6) AS counted)
 			FROM unnest($1::bigint[], $2::bigint[], $3::text[], $4::text[]) AS wanted (number, hash, owner, kind)`,
+		places: `SELECT at.number, at.page, coalesce((SELECT sequence FROM pages WHERE pages.page = at.page), 0),
+				coalesce((SELECT left_at FROM pages WHERE pages.page = at.page), 0), l.pages, l.state
+			FROM layouts l, (SELECT wanted.number,
+					coalesce((SELECT owners.page FROM owners WHERE owners.hash = wanted.hash), wanted.page) AS page
+				FROM unnest($1::bigint[], $2::bigint[], $3::bigint[]) AS wanted (number, hash, page) OFFSET 0) AS at`,
 		endedRows: `SELECT hash, owner, kind, target, since, until FROM entries
 			WHERE until <= least($1, (extract(epoch FROM statement_timestamp()) * 1000000)::bigint)
 			ORDER BY until, hash, owner, kind, target LIMIT $2`,

@@ -10,6 +10,9 @@ type dialect struct {
 	lookupRows    string // finds which of the rows exist
 	tallyRows     string // counts rows of owners and kinds that have not ended, each up to a limit
 	endedRows     string
+	// places reads, for each number with a user and a page, the state of the user's dedicated page,
+	// or else of that page. It returns each state once for each layout, with the layout.
+	places string
 
 	upsertRows string // records rows; one that exists gets the new times
 	deleteRows string
@@ -101,12 +104,6 @@ const (
 			UNION ALL
 			SELECT nullif(moved.hash, bounds.greatest) + 1, coalesce(lead(moved.hash) OVER (ORDER BY moved.hash) - 1, bounds.greatest)
 			FROM moved, bounds)`
-
-	// placeSQL reads the state of the user's dedicated page, or else of page $2. It returns this
-	// state once for each layout, with the layout.
-	placeSQL = `SELECT at.page, coalesce((SELECT sequence FROM pages WHERE pages.page = at.page), 0),
-			coalesce((SELECT left_at FROM pages WHERE pages.page = at.page), 0), l.pages, l.state
-		FROM layouts l, (SELECT coalesce((SELECT page FROM owners WHERE hash = $1), $2) AS page) AS at`
 
 	// greatestPageSQL reads the greatest number that a page ever had.
 	greatestPageSQL = `SELECT coalesce(max(page), 0) FROM pages`

@@ -41,6 +41,7 @@ type sqliteDatabase struct {
 	lock    *flock.Flock
 	writer  *sql.DB // one connection: writers run one after another
 	readers *sql.DB
+	pings   *sql.DB       // one connection, for ping
 	writes  sqliteQueries // on writer
 	reads   sqliteQueries // on readers
 }
@@ -118,6 +119,9 @@ func (d *sqliteDatabase) start(ctx context.Context, o Options) error {
 	if d.readers, err = connect(d.file, readerParameters, max(4, runtime.GOMAXPROCS(0))); err != nil {
 		return err
 	}
+	if d.pings, err = connect(d.file, readerParameters, 1); err != nil {
+		return err
+	}
 	return d.prepare(ctx)
 }
 
@@ -125,7 +129,7 @@ func (d *sqliteDatabase) close() error {
 	var errs []error
 	// Close the writer last: SQLite moves the write-ahead log to the database file when its last
 	// connection closes.
-	for _, db := range []*sql.DB{d.readers, d.writer} {
+	for _, db := range []*sql.DB{d.pings, d.readers, d.writer} {
 		if db != nil {
 			errs = append(errs, db.Close())
 		}

@@ -73,7 +73,11 @@ func TestQueryPlans(t *testing.T) {
 			"pages USING INTEGER PRIMARY KEY (rowid=?)", "pages USING INTEGER PRIMARY KEY (rowid=?)",
 		}, 0},
 		{dedicatedStateSQL, []string{"o USING COVERING INDEX sqlite_autoindex_owners_1 (page=?)", "p USING INTEGER PRIMARY KEY (rowid=?)"}, 0},
-		{placeSQL, []string{
+		{all.places, []string{
+			"owners USING INTEGER PRIMARY KEY (rowid=?)",
+			"pages USING INTEGER PRIMARY KEY (rowid=?)", "pages USING INTEGER PRIMARY KEY (rowid=?)",
+		}, 0},
+		{rowsSQL(all.places, 64), []string{
 			"owners USING INTEGER PRIMARY KEY (rowid=?)",
 			"pages USING INTEGER PRIMARY KEY (rowid=?)", "pages USING INTEGER PRIMARY KEY (rowid=?)",
 		}, 0},

@@ -50,6 +50,12 @@ func sqliteDialect() dialect {
 					AND (e.until IS NULL OR e.until > ?)
 				LIMIT ?))
 			FROM wanted`,
+		places: `WITH wanted (number, hash, page) AS (VALUES (?, ?, ?)),
+				at (number, page) AS MATERIALIZED (SELECT wanted.number,
+					coalesce((SELECT owners.page FROM owners WHERE owners.hash = wanted.hash), wanted.page) FROM wanted)
+			SELECT at.number, at.page, coalesce((SELECT sequence FROM pages WHERE pages.page = at.page), 0),
+				coalesce((SELECT left_at FROM pages WHERE pages.page = at.page), 0), l.pages, l.state
+			FROM layouts l, at`,
 		endedRows: `SELECT hash, owner, kind, target, since, until FROM entries
 			WHERE until <= ? ORDER BY until, hash, owner, kind, target LIMIT ?`,
 
@@ -96,7 +102,7 @@ func (d *sqliteDatabase) prepare(ctx context.Context) (err error) {
 	write := []string{allLayoutsSQL, allKindsSQL, putCheckpointSQL, moveSourceSQL}
 	read := []string{
 		snapshotSQL, keysSQL, progressSQL, changedSQL, all.endedRows, listNewestRowsSQL, listBeforeRowsSQL, listNamingRowsSQL,
-		namingEndSQL, ownedRowsSQL, allRowsSQL, countRangeSQL, namingRowsSQL, allKindsSQL, rangesSQL, placeSQL,
+		namingEndSQL, ownedRowsSQL, allRowsSQL, countRangeSQL, namingRowsSQL, allKindsSQL, rangesSQL,
 		newOwnersSQL, ownerRangeSQL, allLayoutsSQL, allSourcesSQL, getCheckpointSQL, incarnationSQL, sharedStateSQL, dedicatedStateSQL,
 	}
 	for n := maxBatch; n > 0; n /= 4 {
@@ -106,7 +112,7 @@ func (d *sqliteDatabase) prepare(ctx context.Context) (err error) {
 		} {
 			write = append(write, rowsSQL(sql, n))
 		}
-		read = append(read, rowsSQL(all.lookupRows, n), rowsSQL(all.tallyRows, n))
+		read = append(read, rowsSQL(all.lookupRows, n), rowsSQL(all.tallyRows, n), rowsSQL(all.places, n))
 	}
 	if d.writes, err = prepared(ctx, d.writer, write); err != nil {
 		return err

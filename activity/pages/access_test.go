@@ -150,7 +150,7 @@ func TestOneFeedAsksALedgerThatIsDown(t *testing.T) {
 		ended, cancel := context.WithCancel(t.Context())
 		cancel()
 		cut.places.Store(true)
-		if _, ok := p.poller.askPlace(ended, 0); ok || access(p.poller.follow.access.Load()) != behind {
+		if err := p.poller.askPlaces(ended, []*position{{}}); err == nil || access(p.poller.follow.access.Load()) != behind {
 			t.Error("a canceled caller changes what is known of the ledger")
 		}
 		cut.asked.Store(0)

@@ -156,12 +156,16 @@ func (a *applier) mend(ctx context.Context, page uint32, b favfilter.Batch, res 
 
 // faultOf returns why the page must be rebuilt after the store answered res; "" if it need not be.
 func (a *applier) faultOf(ctx context.Context, page uint32, res favfilter.Result) string {
+	ahead := func() bool {
+		ahead, err := a.poller.ahead(ctx, page, res.Header.Sequence)
+		return ahead || err != nil // a rebuild tells
+	}
 	switch {
 	case res.State != favfilter.Applied && res.State != favfilter.Current:
 		return res.State.String()
 	case isClosed(res.Header):
 		return "" // a reader of the page polls, and finds the change on another page
-	case a.poller.ahead(ctx, page, res.Header.Sequence):
+	case ahead():
 		return PageAhead
 	case a.rebuilder.overfull(res.Header):
 		return PageOverfull
@@ -197,10 +201,11 @@ func (a *applier) ensure(ctx context.Context, number uint32, want uint64) error 
 	if isClosed(st.Header) {
 		return nil // a reader of the page polls, and learns where its users are
 	}
-	if reason := a.poller.fault(ctx, number, want, st); reason != "" {
+	reason, err := a.poller.fault(ctx, number, want, st)
+	if reason != "" {
 		return a.rebuilder.remake(ctx, number, want, reason)
 	}
-	return nil
+	return err
 }
 
 const (

@@ -297,7 +297,7 @@ func TestReleasedPagesAreForgotten(t *testing.T) {
 		if kept+len(p.layout.users)+len(p.layout.released) > 0 || p.rebuilder.large.has(page) || p.rebuilder.held.get(page).page != nil {
 			t.Errorf("%d sequences, users %v, released %v are kept", kept, p.layout.users, p.layout.released)
 		}
-		late := []reading{{user: hash, at: position{page: page, known: true}, pending: true}}
+		late := []reading{{at: position{user: hash, page: page, known: true}, pending: true}}
 		_, _ = p.reader.loadAll(t.Context(), late, nil)
 		must(t, p.reader.finish(t.Context(), &late[0], p.life.elapsed()))
 		v := view{Answer: Answer{Page: late[0].page}, of: p.Pages, user: "bot"}

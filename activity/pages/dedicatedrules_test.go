@@ -71,7 +71,7 @@ func TestDedicatedRuleLeft(t *testing.T) {
 		},
 		"own question for a user's page": func(t *testing.T, b *member, _, stays string) {
 			t.Helper()
-			if _, ok := b.poller.askPlace(t.Context(), b.hashOf(stays)); !ok {
+			if err := b.poller.askPlaces(t.Context(), []*position{{user: b.hashOf(stays)}}); err != nil {
 				t.Error("the ledger does not say where a user is")
 			}
 		},

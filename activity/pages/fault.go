@@ -3,7 +3,9 @@ package pages
 import (
 	"context"
 	"errors"
+	"fmt"
 
+	"github.com/feedfilter/feedfilter/activity/ledger"
 	"github.com/feedfilter/feedfilter/favfilter"
 )
 
@@ -61,8 +63,9 @@ func statusOf(l favfilter.Loaded) favfilter.Status {
 }
 
 // fault returns why a page in the state st must not be used by a reader that requires at least the
-// sequence want. "" means that the page may be used.
-func (pl *poller) fault(ctx context.Context, number uint32, want uint64, st favfilter.Status) string {
+// sequence want. "" means that the page may be used. An error means that the ledger, which can be
+// reached, does not tell whether the page is ahead of it: see ask.
+func (pl *poller) fault(ctx context.Context, number uint32, want uint64, st favfilter.Status) (string, error) {
 	h := st.Header
 	switch {
 	case st.Damage != nil:
@@ -70,36 +73,48 @@ func (pl *poller) fault(ctx context.Context, number uint32, want uint64, st favf
 		if reason == PageDamaged {
 			pl.storage.log.WarnContext(ctx, "page is damaged", "page", number, "error", st.Damage)
 		}
-		return reason
+		return reason, nil
 	case st.Missing:
-		return PageMissing
+		return PageMissing, nil
 	case h.Identity != pl.storage.identity || h.Number != pl.layout.slot(number):
-		return PageForeign
+		return PageForeign, nil
 	case isClosed(h):
-		return reasonClosed
+		return reasonClosed, nil
 	case h.Sequence < want:
-		return PageBehind
-	case pl.ahead(ctx, number, h.Sequence):
-		return PageAhead
-	default:
-		return ""
+		return PageBehind, nil
 	}
+	ahead, err := pl.ahead(ctx, number, h.Sequence)
+	if ahead {
+		return PageAhead, nil
+	}
+	return "", err
+}
+
+// above reports whether the sequence is above what the ledger is known to have. fault then asks the
+// ledger.
+func (pl *poller) above(number uint32, sequence uint64) bool {
+	return sequence > pl.sequences.of(number).known.Load()
 }
 
 // ahead reports whether the page has a sequence that the ledger never had, as after a restore
-// of the ledger from a backup. If the ledger is unavailable, the page counts as valid.
-func (pl *poller) ahead(ctx context.Context, number uint32, sequence uint64) bool {
-	if sequence <= pl.sequences.of(number).known.Load() {
-		return false
+// of the ledger from a backup. If the ledger cannot be reached, the page counts as valid.
+func (pl *poller) ahead(ctx context.Context, number uint32, sequence uint64) (bool, error) {
+	if !pl.above(number, sequence) {
+		return false, nil
 	}
 	if access(pl.follow.access.Load()) == unreachable {
-		return false // feeds do not wait for it
+		return false, nil // feeds do not wait for it
 	}
 	known, err := ask(ctx, pl, func(ctx context.Context) (uint64, error) { return pl.ledger.Sequence(ctx, number) })
-	if err != nil {
+	switch {
+	case errors.Is(err, errUnreachable):
+		return false, nil
+	case errors.Is(err, ledger.ErrGone):
 		// Later writes close the page of a layout that is gone, so an open one has all writes.
-		return false
+		return false, nil
+	case err != nil:
+		return false, fmt.Errorf("ask for the sequence of page %d: %w", number, err)
 	}
 	pl.sequences.of(number).learn(known)
-	return sequence > known
+	return sequence > known, nil
 }

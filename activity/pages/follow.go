@@ -39,8 +39,10 @@ type follower struct {
 	// sources are those of the ledger at the last successful poll; nil: none was
 	sources atomic.Pointer[[]ledger.Source]
 
-	mu     sync.Mutex
-	flight *poll // in progress
+	mu      sync.Mutex
+	flight  *poll // in progress
+	pinging *ping // in progress
+	heard   int64 // when the ledger last answered, as elapsed
 
 	since ledger.Cursor // where the next poll starts; a poll in progress owns it
 }
@@ -77,19 +79,6 @@ func newPoller(s *storage, l *ledger.Ledger, bound time.Duration) *poller {
 	}
 	return p
 }
-
-// access is how a process can learn what others wrote to the ledger.
-type access int32
-
-const (
-	// polled: the last poll succeeded. Changes that it missed are younger than follower.start.
-	polled access = iota
-	// behind: the ledger answers, but polls fail, or one is reading every page, which takes longer
-	// than the bound. Readers ask the ledger for the sequence of the page they read.
-	behind
-	// unreachable: the ledger does not answer. Pages in the store are trusted.
-	unreachable
-)
 
 // clockReading is a reading of the ledger's clock.
 type clockReading struct {
@@ -143,13 +132,17 @@ func (pl *poller) ledgerTime() time.Time {
 
 // position is the page on which a reader looks for a user, and how to judge that page.
 type position struct {
+	user uint64
 	page uint32
 	// left is the sequence with which a user last left the page, as far as is known. If the page
 	// has another one, the user's keys may have moved to a dedicated page.
 	left uint64
-	// known reports whether the process's view of the ledger is current. If it is not, the ledger
-	// is unavailable.
+	// known reports whether the process's view of the ledger is current. If it is not, and err is
+	// nil, the ledger cannot be reached, and the page in the store is trusted.
 	known bool
+	// err is why the view is not current, although the ledger can be reached. The page in the store
+	// must not be used: it may lack a write.
+	err error
 }
 
 // holds reports whether the page with the header has the keys of the position's user.
@@ -157,20 +150,26 @@ func (at position) holds(h favfilter.Header) bool {
 	return !isClosed(h) && uint64(h.Left) == at.left&favfilter.LeftMask
 }
 
-// keepUp makes sure that the process knows all commits before the given time that concern the
-// user's page, and returns that page's position.
+// keepUp makes sure that the process knows all commits before the given time that concern the pages
+// of some users, and fills in where the users are.
 //
 // It waits for a poll if the last one is too old. If polls fail or take too long, it asks the
-// ledger for the page. If the ledger cannot be reached, the page in the store is trusted.
-func (pl *poller) keepUp(ctx context.Context, user uint64, since int64) position {
+// ledger for the pages. Only if the ledger cannot be reached, pages in the store are trusted.
+func (pl *poller) keepUp(ctx context.Context, since int64, all ...*position) {
+	var err error
 	now := pl.pollUp(ctx, since)
 	if now == behind {
-		if at, ok := pl.askPlace(ctx, user); ok {
-			return at
+		if err = pl.askPlaces(ctx, all); err == nil {
+			return
+		}
+		if errors.Is(err, errUnreachable) {
+			err = nil
 		}
 	}
-	page := pl.layout.pageOf(user) // after the poll, which may report a move
-	return position{page: page, left: pl.sequences.of(page).left.Load(), known: now == polled}
+	for _, at := range all {
+		at.page = pl.layout.pageOf(at.user) // after the poll, which may report a move
+		at.left, at.known, at.err = pl.sequences.of(at.page).left.Load(), now == polled, err
+	}
 }
 
 // recent returns the time up to which the process has to know the ledger: a staleness bound ago.
@@ -202,10 +201,9 @@ func (pl *poller) await(ctx context.Context, p *poll) access {
 	case <-p.long:
 		return behind
 	case <-ctx.Done():
-		return unreachable
 	case <-pl.life.open.Done():
-		return unreachable
 	}
+	return behind // a question tells why
 }
 
 // pollSince waits for a successful poll that began after the given time.
@@ -266,72 +264,6 @@ func (pl *poller) paused() bool {
 // wallAhead returns how far the wall clock is ahead of elapsed.
 func (pl *poller) wallAhead() int64 { return time.Now().UnixNano() - pl.life.elapsed() }
 
-// ask reads something small from the ledger, within askTimeout. If that fails, the next feeds do
-// not wait for the ledger; the next poll tries again.
-//
-//nolint:ireturn // T is no interface
-func ask[T any](ctx context.Context, pl *poller, read func(ctx context.Context) (T, error)) (value T, err error) {
-	resume, ok := admission.PauseForLedger(ctx)
-	if !ok {
-		return value, ErrOverloaded
-	}
-	defer resume()
-	limited, cancel := context.WithTimeout(ctx, askTimeout)
-	defer cancel()
-	value, err = read(limited)
-	if err != nil && ctx.Err() == nil && !errors.Is(err, ledger.ErrGone) {
-		pl.noteAccess(ctx, unreachable, err)
-	}
-	return value, err
-}
-
-// reachable returns an [*UnavailableError] if the ledger did not answer the last poll, and begins
-// the next one.
-func (pl *poller) reachable() error {
-	if !pl.follow.silent.Load() || pl.follow.bound == 0 {
-		return nil
-	}
-	pl.poll()
-	return Unavailable("ledger", errUnread)
-}
-
-// askPlace asks the ledger where the user is, and reports whether it answered.
-func (pl *poller) askPlace(ctx context.Context, user uint64) (at position, ok bool) {
-	place, err := ask(ctx, pl, func(ctx context.Context) (ledger.Place, error) { return pl.ledger.Place(ctx, user) })
-	if err != nil {
-		return position{}, false
-	}
-	if place.Page >= ledger.DedicatedPages {
-		pl.layout.dedicate(user, place.Page)
-	}
-	pl.sequences.of(place.Page).learn(place.Sequence)
-	return position{page: place.Page, left: place.Left, known: true}, true
-}
-
-// noteAccess notes how the ledger can be read, and logs when that changes.
-func (pl *poller) noteAccess(ctx context.Context, now access, err error) {
-	pl.setAccess(now)
-	before := access(pl.follow.logged.Swap(int32(now)))
-	switch {
-	case before == now:
-	case now == unreachable:
-		pl.storage.log.ErrorContext(ctx, "the ledger cannot be read: pages are believed, writes are refused", "error", err)
-	case now == behind && err != nil:
-		pl.storage.log.WarnContext(ctx, "changes cannot be read from the ledger: each feed asks for its page", "error", err)
-	case now == behind:
-		pl.storage.log.InfoContext(ctx, "every page's sequence is read from the ledger: until then each feed asks for its page")
-	default:
-		pl.storage.log.InfoContext(ctx, "the ledger can be read again")
-	}
-}
-
-// setAccess notes how the ledger can be read.
-func (pl *poller) setAccess(now access) {
-	if now < access(pl.follow.access.Swap(int32(now))) {
-		pl.recovered()
-	}
-}
-
 // newPoll returns a poll that begins now. No reader waits for it yet.
 func (pl *poller) newPoll() *poll {
 	return &poll{start: pl.life.elapsed(), wall: pl.wallAhead(), limit: pollTimeout, done: make(chan struct{})}
@@ -372,14 +304,11 @@ func (pl *poller) pollOnce(ctx context.Context, p *poll) error {
 		if errors.Is(err, ledger.ErrSettingsDiffer) {
 			pl.follow.differ.Store(&err)
 		}
-		now := unreachable
-		asked, cancel := context.WithTimeout(ctx, askTimeout)
-		defer cancel()
-		if pl.ledger.Ping(asked) == nil {
-			now = behind
+		lost := pl.lost(ctx, err)
+		pl.follow.silent.Store(lost)
+		if !lost {
+			pl.noteAccess(ctx, behind, err)
 		}
-		pl.follow.silent.Store(now == unreachable)
-		pl.noteAccess(ctx, now, err)
 		return err
 	}
 	pl.follow.silent.Store(false)
@@ -452,6 +381,7 @@ func (pl *poller) noteLong(ctx context.Context, p *poll, first bool) {
 		return
 	}
 	pl.follow.silent.Store(false)
+	pl.hear()
 	if pl.life.elapsed()-p.start < int64(slowPoll) {
 		pl.setAccess(behind)
 	} else {

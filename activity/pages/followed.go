@@ -8,6 +8,10 @@ import (
 	"github.com/feedfilter/feedfilter/activity/ledger"
 )
 
+// releaseTimeout is how long a write of a kind that seems to be followed waits for a poll, which may
+// tell that the kind was released. After it, the ledger decides.
+const releaseTimeout = 500 * time.Millisecond
+
 // checkFollowed returns an error if a source alone writes a kind of w. A write that cannot succeed
 // then costs the ledger no transaction, and other writes do not share one with it.
 //
@@ -20,7 +24,7 @@ func (cm *committer) checkFollowed(ctx context.Context, w *write) error {
 		return nil
 	}
 	began := cm.life.elapsed()
-	limited, cancel := context.WithTimeout(ctx, askTimeout)
+	limited, cancel := context.WithTimeout(ctx, releaseTimeout)
 	defer cancel()
 	select { // all that begin in this time share a poll
 	case <-time.After(reachEvery):

@@ -22,10 +22,15 @@ const (
 )
 
 // heldPages are decoded pages in the process: those of lists and of fan-out, large dedicated ones,
-// and those that were rebuilt while the store was down. A held page may be used
+// and those that were rebuilt, but that the store did not take. A held page may be used
 //
 //   - if the store has the same version of it, as read in the round trip of the feed, or
-//   - while the store does not answer, if the ledger, read since the feed began, has nothing newer.
+//   - while the store does not answer, if the ledger, read since the feed began, has nothing newer,
+//   - or if the store answers, but its page must not be used, and the store did not take this one.
+//     The page then needs the sequence that one in the store would need.
+//
+// The last rule bounds the rebuilds while the store refuses writes. It is that of a page in the
+// store: a write that others acknowledged at once was there, so only a loss can hide it.
 type heldPages struct {
 	pages *lru.Cache[uint32, held] // by number of page
 	least uint32                   // leastHeld, or less in tests
@@ -35,6 +40,7 @@ type heldPages struct {
 type held struct {
 	page    *favfilter.Page
 	version favfilter.Version
+	refused bool // the store did not take it
 }
 
 func newHeldPages(bytes int) *heldPages {
@@ -47,16 +53,32 @@ func (p *heldPages) get(number uint32) held {
 	return h
 }
 
-// put holds a page.
+// put holds a page that a reader got. A page that the store did not take stays one.
 func (p *heldPages) put(number uint32, page *favfilter.Page) {
-	const overhead = 512
-	p.pages.Put(number, held{page, page.Header().Version()}, pageBytes(page)+overhead)
+	if p.get(number).page != page {
+		p.hold(number, held{page: page})
+	}
 }
 
-// keepBuild drops the page if the store has another build of it: another process may have rebuilt
-// the page because it lacked keys although its sequence was current.
-func (p *heldPages) keepBuild(number uint32, build uint64) {
-	if h := p.get(number); h.page != nil && h.page.Header().Build != build {
+// putRefused holds a page that was rebuilt, and that the store did not take.
+func (p *heldPages) putRefused(number uint32, page *favfilter.Page) {
+	p.hold(number, held{page: page, refused: true})
+}
+
+func (p *heldPages) hold(number uint32, h held) {
+	const overhead = 512
+	h.version = h.page.Header().Version()
+	p.pages.Put(number, h, pageBytes(h.page)+overhead)
+}
+
+// keepBuild drops the page if the store has another build of it, which is not older. Another
+// process may have rebuilt the page because it lacked keys although its sequence was current.
+func (p *heldPages) keepBuild(number uint32, in favfilter.Header) {
+	h := p.get(number)
+	if h.page == nil {
+		return
+	}
+	if own := h.page.Header(); own.Build != in.Build && own.Sequence <= in.Sequence {
 		p.pages.Drop(number)
 	}
 }

@@ -180,7 +180,11 @@ func (in *Inspector) readInside(ctx context.Context, number uint32) (*PageInside
 	case loaded.Damage == nil && loaded.Page == nil && s.Sequence == 0:
 		p.State = PageUnused
 	default:
-		p.State = cmp.Or(in.poller.fault(ctx, number, max(want, s.Sequence), statusOf(loaded)), PageSound)
+		fault, err := in.poller.fault(ctx, number, max(want, s.Sequence), statusOf(loaded))
+		if err != nil {
+			return nil, nil, err
+		}
+		p.State = cmp.Or(fault, PageSound)
 	}
 	if p.State == reasonClosed {
 		p.State = PageAhead
@@ -271,7 +275,8 @@ func (in *Inspector) InspectUser(ctx context.Context, user string) (*PageInside,
 	hash := UserHash(in.storage.identity.Seed, user)
 	since := in.poller.recent()
 	for range maxLooks {
-		at := in.poller.keepUp(ctx, hash, since)
+		at := position{user: hash}
+		in.poller.keepUp(ctx, since, &at)
 		p, rows, err := in.readSettled(ctx, at.page)
 		if err != nil && !errors.Is(err, ErrNoPage) {
 			return nil, err

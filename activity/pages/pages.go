@@ -53,11 +53,8 @@ const (
 	// rebuilds of a group.
 	commitTimeout = 10 * time.Second
 	pageTimeout   = 10 * time.Second
-	// pollTimeout is how long a poll waits for each answer of the ledger. askTimeout is how long
-	// the ledger may take to return the sequence of one page. A ledger that hangs delays a feed
-	// once, by the sum of both.
+	// pollTimeout is how long a poll waits for each answer of the ledger.
 	pollTimeout = 1500 * time.Millisecond
-	askTimeout  = 500 * time.Millisecond
 	// firstPollTimeout is pollTimeout for the poll at Open, which also has to connect, with about
 	// ten round trips. No feed waits for it.
 	firstPollTimeout = 5 * time.Second

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -88,14 +89,13 @@ func (r *reader) read(ctx context.Context, q Query) (a Answer, err error) {
 	// The page of the user comes last, next to Others in the same slot: one command reads both.
 	all := make([]reading, 0, 1+len(q.Lists))
 	for _, list := range q.Lists {
-		all = append(all, reading{user: list, list: true})
+		all = append(all, reading{at: position{user: list}, list: true})
 	}
 	if q.Page {
-		all = append(all, reading{user: q.User})
+		all = append(all, reading{at: position{user: q.User}})
 	}
-	since := r.poller.recent()
-	for i := range all {
-		r.locate(ctx, &all[i], since)
+	if err := r.locate(ctx, all, r.poller.recent()); err != nil {
+		return a, err
 	}
 	a.Others, a.OthersErr = r.loadAll(ctx, all, q.Others)
 	if ctx.Err() != nil {
@@ -116,7 +116,6 @@ func (r *reader) read(ctx context.Context, q Query) (a Answer, err error) {
 
 // reading is the read of the page of one user.
 type reading struct {
-	user uint64
 	list bool // many feeds read the page
 
 	at   position
@@ -131,18 +130,30 @@ type reading struct {
 	page *favfilter.Page // the result
 }
 
-// locate finds the page of the user, as of the given time at least.
-func (r *reader) locate(ctx context.Context, p *reading, since int64) {
-	p.at = r.poller.keepUp(ctx, p.user, since)
-	// Taken before the page is read: the reader may miss writes that are acknowledged meanwhile.
-	p.want = r.sequences.of(p.at.page).required.Load()
-	p.held, p.pending = held{}, true
-	if !p.list && p.at.page < ledger.DedicatedPages {
-		return // a shared page is small, and changes often
+// locate finds the pages of the users, as of the given time at least. The error is [ErrOverloaded]
+// if that takes a question, and too many requests wait for the ledger.
+func (r *reader) locate(ctx context.Context, all []reading, since int64) error {
+	users := make([]*position, len(all))
+	for i := range all {
+		users[i] = &all[i].at
 	}
-	if h := r.rebuilder.held.get(p.at.page); h.page != nil && h.page.Header().Sequence >= p.want {
-		p.held = h
+	r.poller.keepUp(ctx, since, users...)
+	for i := range all {
+		p := &all[i]
+		if errors.Is(p.at.err, ErrOverloaded) {
+			return fmt.Errorf("look up the page: %w", p.at.err)
+		}
+		// Taken before the page is read: the reader may miss writes that are acknowledged meanwhile.
+		p.want = r.sequences.of(p.at.page).required.Load()
+		p.held, p.pending = held{}, true
+		if !p.list && p.at.page < ledger.DedicatedPages {
+			continue // a shared page is small, and changes often
+		}
+		if h := r.rebuilder.held.get(p.at.page); h.page != nil && h.page.Header().Sequence >= p.want {
+			p.held = h
+		}
 	}
+	return nil
 }
 
 // loadAll loads the pages, and others, with one command. Of held pages it only compares the
@@ -214,7 +225,7 @@ func (r *reader) finishAll(ctx context.Context, all []reading, began int64) (err
 		switch p := &all[i]; {
 		case !p.list:
 			err = r.finish(ctx, p, began)
-		case p.failed == nil && r.poller.fault(ctx, p.at.page, p.want, statusOf(p.loaded)) == "" && p.at.holds(p.loaded.Page.Header()):
+		case r.settled(ctx, p):
 			r.take(p, p.loaded.Page)
 		default:
 			lists.Go(func() error { return r.finish(ctx, p, began) })
@@ -227,13 +238,24 @@ func (r *reader) finishAll(ctx context.Context, all []reading, began int64) (err
 	return err
 }
 
+// settled reports whether the loaded page is current and has the user. It asks nobody.
+func (r *reader) settled(ctx context.Context, p *reading) bool {
+	if p.failed != nil || p.at.err != nil || p.loaded.Page == nil || r.poller.above(p.at.page, p.loaded.Page.Header().Sequence) {
+		return false
+	}
+	reason, err := r.poller.fault(ctx, p.at.page, p.want, statusOf(p.loaded))
+	return reason == "" && err == nil && p.at.holds(p.loaded.Page.Header())
+}
+
 // finish makes sure that a page is current and has the user. If it may not have, finish polls the
 // ledger, and looks for the user again.
 func (r *reader) finish(ctx context.Context, p *reading, began int64) error {
 	for again := range maxLooks {
 		if again > 0 {
 			one := []reading{*p}
-			r.locate(ctx, &one[0], r.life.elapsed())
+			if err := r.locate(ctx, one, r.life.elapsed()); err != nil {
+				return err
+			}
 			_, _ = r.loadAll(ctx, one, nil) // the page has its error
 			if *p = one[0]; ctx.Err() != nil {
 				return ctx.Err()
@@ -273,8 +295,13 @@ func (r *reader) take(p *reading, page *favfilter.Page) {
 // was set back. Otherwise the error is ledger.ErrGone.
 func (r *reader) current(ctx context.Context, p *reading, began int64, again bool) (*favfilter.Page, error) {
 	number := p.at.page
-	reason := r.poller.fault(ctx, number, p.want, statusOf(p.loaded))
+	if p.failed == nil && p.at.err != nil {
+		return nil, p.at.err
+	}
+	reason, err := r.poller.fault(ctx, number, p.want, statusOf(p.loaded))
 	switch {
+	case err != nil:
+		return nil, err
 	case p.failed == nil && reason == "":
 		r.rebuilder.large.note(number, p.loaded.Page.Header())
 		return p.loaded.Page, nil
@@ -308,7 +335,7 @@ func (r *reader) arrives(ctx context.Context, p *reading) bool {
 		one := []reading{*p}
 		one[0].held, one[0].pending = held{}, true
 		_, _ = r.loadAll(ctx, one, nil) // the page has its error
-		if one[0].failed == nil && r.poller.fault(ctx, p.at.page, p.want, statusOf(one[0].loaded)) == "" {
+		if reason, err := r.poller.fault(ctx, p.at.page, p.want, statusOf(one[0].loaded)); one[0].failed == nil && reason == "" && err == nil {
 			*p = one[0]
 			return true
 		}
@@ -319,13 +346,16 @@ func (r *reader) arrives(ctx context.Context, p *reading) bool {
 // fromElsewhere is current for a page that the store does not have, or not as it must be.
 func (r *reader) fromElsewhere(ctx context.Context, p *reading, began int64, reason string) (*favfilter.Page, error) {
 	number := p.at.page
+	h := r.rebuilder.held.get(number)
+	if p.failed == nil && h.refused && p.serves(h.page.Header(), reason) {
+		p.source = &r.storage.stats.fromHeld
+		return h.page, nil
+	}
 	if err := r.poller.reachable(); err != nil {
 		return nil, err
 	}
-	if p.failed != nil {
-		if h := r.rebuilder.held.get(number); h.page != nil && r.upToDate(ctx, p, h.page, began) {
-			return h.page, nil
-		}
+	if p.failed != nil && h.page != nil && r.upToDate(ctx, p, h.page, began) {
+		return h.page, nil
 	}
 	// The rebuild of a large page may take minutes.
 	limited, cancel := context.WithTimeout(ctx, pageTimeout)
@@ -338,10 +368,19 @@ func (r *reader) fromElsewhere(ctx context.Context, p *reading, began int64, rea
 		case err != nil:
 			return nil, err
 		case f.current > began || r.upToDate(limited, p, f.page, began):
+			p.source = &r.storage.stats.fromLedger
 			return f.page, nil
 		}
 		// This reader joined a rebuild that began before it. The next rebuild does not.
 	}
+}
+
+// serves reports whether a held page with the header may be used in place of the store's page. The
+// store did not take the held page, and the reason says why its own must not be used. While the
+// ledger cannot be reached, another ledger's page may mean that this process has the wrong ledger.
+func (p *reading) serves(h favfilter.Header, reason string) bool {
+	lacks := reason == PageBehind || reason == PageMissing || reason == PageDamaged
+	return h.Sequence >= p.want && p.at.holds(h) && (p.at.known || lacks)
 }
 
 // upToDate reports whether a page that does not come from the store has all writes that were
@@ -349,7 +388,8 @@ func (r *reader) fromElsewhere(ctx context.Context, p *reading, began int64, rea
 // this process may be unable to reach. So the ledger decides, read since then: by a poll, which
 // readers share, or for this page.
 func (r *reader) upToDate(ctx context.Context, p *reading, page *favfilter.Page, began int64) bool {
-	now := r.poller.keepUp(ctx, p.user, began)
+	now := position{user: p.at.user}
+	r.poller.keepUp(ctx, began, &now)
 	h := page.Header()
 	return now == p.at && now.known && now.holds(h) && h.Sequence >= r.sequences.of(now.page).required.Load()
 }
@@ -393,8 +433,10 @@ func (r *reader) loadReplica(
 }
 
 // sound reports whether all pages may be used, held ones included: loaded are those of the pending
-// pages that are not held, in order.
+// pages that are not held, in order. Questions about pages do not wait for one another.
 func (r *reader) sound(ctx context.Context, all []reading, loaded []favfilter.Loaded) bool {
+	var unsound atomic.Bool
+	var asked sync.WaitGroup
 	for i := range all {
 		p := &all[i]
 		if !p.pending {
@@ -406,9 +448,17 @@ func (r *reader) sound(ctx context.Context, all []reading, loaded []favfilter.Lo
 		} else {
 			st, loaded = statusOf(loaded[0]), loaded[1:]
 		}
-		if r.poller.fault(ctx, p.at.page, p.want, st) != "" {
-			return false
+		judge := func() {
+			if reason, err := r.poller.fault(ctx, p.at.page, p.want, st); reason != "" || err != nil {
+				unsound.Store(true)
+			}
+		}
+		if r.poller.above(p.at.page, st.Header.Sequence) {
+			asked.Go(judge)
+		} else {
+			judge()
 		}
 	}
-	return true
+	asked.Wait()
+	return !unsound.Load()
 }

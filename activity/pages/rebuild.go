@@ -304,7 +304,7 @@ func (b *rebuilder) remakePage(ctx context.Context, number uint32, f *flight, la
 		f.placed, storeErr = b.storage.store.Replace(ctx, favfilter.Replacement{ID: id, Page: f.page, Seen: seen, Newer: true, Expire: expire})
 	}
 	if f.storeErr = storeErr; storeErr != nil {
-		b.held.put(number, f.page)
+		b.held.putRefused(number, f.page)
 	}
 	if f.placed {
 		f.current = offered

@@ -129,6 +129,54 @@ func TestRebuildThatLeftTooEarly(t *testing.T) {
 	})
 }
 
+// swapping lets a function run ahead of the next Replace.
+type swapping struct {
+	favfilter.Store
+
+	first atomic.Pointer[func()]
+}
+
+func (s *swapping) Replace(ctx context.Context, r favfilter.Replacement) (bool, error) {
+	if first := s.first.Swap(nil); first != nil {
+		(*first)()
+	}
+	return s.Store.Replace(ctx, r)
+}
+
+// A writer joins a rebuild whose page the store does not take, because it has a newer one. Nothing
+// says what that page has: the writer gets the next rebuild, which places a page or finds the newer
+// one.
+func TestJoinedRebuildThatIsNotPlaced(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, store := newLedger(t, 1), &swapping{Store: &favfilter.Memory{}}
+		slow := &slowKeys{pass: make(chan struct{})}
+		p := newProcess(t, l.Around(slow.around()), store)
+		other := newProcess(t, l, store.Store)
+		p.record(t, true, add("1", "hide", "a"))
+		slow.slow.Store(true)
+		got := make(chan *flight, 2)
+		rebuild := func() {
+			f, err := p.rebuilder.rebuild(t.Context(), 0, 1, "missing", maxFlights)
+			must(t, err)
+			got <- f
+		}
+		go rebuild()
+		synctest.Wait() // the rebuild has read the ledger
+		go rebuild()
+		synctest.Wait() // the second caller has joined
+		newer := func() { other.record(t, true, add("1", "hide", "b")) }
+		store.first.Store(&newer)
+		slow.pass <- struct{}{}
+		if f := <-got; f.placed || f.page.Header().Sequence != 1 {
+			t.Errorf("the first caller: placed %v at sequence %d, want none placed at 1", f.placed, f.page.Header().Sequence)
+		}
+		slow.pass <- struct{}{}
+		if f := <-got; f.page.Header().Sequence != 2 {
+			t.Errorf("the caller who joined got sequence %d, want 2", f.page.Header().Sequence)
+		}
+	})
+}
+
 // A Recorder that closes waits for the running rebuilds, and starts no others.
 func TestRebuildsClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

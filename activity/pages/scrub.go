@@ -239,12 +239,12 @@ func (sc *Scrubber) peek(pages []uint32) (found []faultyPage, statuses []favfilt
 		if st.Missing && sc.sequences.of(page).known.Load() == 0 {
 			continue
 		}
-		reason := sc.poller.fault(ctx, page, want[i], st)
+		reason, _ := sc.poller.fault(ctx, page, want[i], st) // after an error, a later round tells
 		if reason == "" && sc.rebuilder.overfull(st.Header) {
 			reason = PageOverfull // the false-positive rate was lowered
 		}
 		if !st.Missing && st.Damage == nil {
-			sc.rebuilder.held.keepBuild(page, st.Header.Build)
+			sc.rebuilder.held.keepBuild(page, st.Header)
 		}
 		if reason == "" {
 			sc.sequences.of(page).stored.raise(st.Header.Sequence)

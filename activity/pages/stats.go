@@ -26,10 +26,10 @@ type Stats struct {
 	PollAge     time.Duration `json:"poll_age_ns"` // since the start of the last successful poll
 
 	FromStore   uint64 `json:"views_from_store"`   // views read from the store
-	FromLedger  uint64 `json:"views_from_ledger"`  // views answered without the store
+	FromLedger  uint64 `json:"views_from_ledger"`  // views answered without the store, or of a page rebuilt for them
 	FromReplica uint64 `json:"views_from_replica"` // views read from a replica
 	PastReplica uint64 `json:"views_past_replica"` // after a replica failed or was stale
-	FromHeld    uint64 `json:"views_from_held"`    // views of a held page: the store had the same version
+	FromHeld    uint64 `json:"views_from_held"`    // views of a held page, while the store answered
 	HeldBytes   int    `json:"held_bytes"`         // memory of held pages
 
 	SharedPages int     `json:"shared_pages"`  // pages that users share

@@ -128,6 +128,7 @@ type faultyLedger struct {
 
 	lists, records, pings gate
 	pinged                atomic.Int64
+	pollsFail             atomic.Bool
 }
 
 // gate blocks calls while it is closed.
@@ -168,6 +169,11 @@ func (l *faultyLedger) around(ctx context.Context, c *ledger.Call, next func(ctx
 		wait = &l.pings
 	case "keys":
 		wait = &gate{}
+	case "changed":
+		if l.pollsFail.Load() {
+			return errInjected
+		}
+		return next(ctx)
 	default:
 		return next(ctx)
 	}

@@ -17,6 +17,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/feedfilter/feedfilter/activity"
+	"github.com/feedfilter/feedfilter/favfilter"
 	"github.com/feedfilter/feedfilter/internal/httpapi"
 )
 
@@ -466,4 +468,45 @@ func testFeedsTakeTurns(t *testing.T) {
 	if most := s.store.most.Load(); most > turns {
 		t.Errorf("%d feeds read the store at once, want %d", most, turns)
 	}
+}
+
+// TestCongestedFeed: polls fail, and all requests that may wait for the ledger wait. Another
+// process acknowledges a block, which Redis loses. A feed is refused, not answered without it.
+func TestCongestedFeed(t *testing.T) {
+	const limit, most = 8, 6
+	s := newOfPages(t, 1, httpapi.Config{MaxRequests: limit, Timeout: time.Hour}, nil, nil)
+	s.want(t, "PUT", "/v1/users/1/blocks/2", "", 200, yes)
+	other, err := activity.Open(t.Context(), activity.Config{Ledger: s.whole, Store: s.store.Store, StalenessBound: -1, Passive: true})
+	must(t, err)
+	t.Cleanup(other.Close)
+	s.ledger.pollsFail.Store(true)
+	open := s.ledger.lists.shut()
+	defer open()
+	answers := s.flood(t, most, "GET", func(int) string { return "/v1/users/1/hides" })
+	for in, _ := s.requests(t); in != most; in, _ = s.requests(t) { //nolint:revive // until they wait
+	}
+	before, _, err := s.store.Store.Load(t.Context(), []favfilter.PageID{{}})
+	must(t, err)
+	_, err = other.Record(t.Context(), []activity.Activity{{User: "1", Kind: "block", Target: "3"}})
+	must(t, err)
+	for { // Redis loses the block
+		now, _, err := s.store.Store.Load(t.Context(), []favfilter.PageID{{}})
+		must(t, err)
+		if lost, err := s.store.Store.Replace(t.Context(), favfilter.Replacement{Page: before[0].Page, Seen: now[0].Version}); err != nil || lost {
+			must(t, err)
+			break
+		}
+	}
+	<-time.After(200 * time.Millisecond) // the staleness bound has passed since the acknowledgement
+	feed := `{"viewer":"1","posts":[{"id":"p","author":"3"}]}`
+	for range 20 {
+		wantOverloaded(t, "a feed that may not ask the ledger", s.do(t, "POST", "/v1/feed/filter", feed), true)
+	}
+	open()
+	for range most {
+		if a := await(t, answers); a.Status != 200 {
+			t.Errorf("a list: %d %s", a.Status, a.Body)
+		}
+	}
+	s.want(t, "POST", "/v1/feed/filter", feed, 200, `{"posts":[],"dropped":[{"id":"p","kind":"block","actor":"3"}],"degraded":[]}`)
 }

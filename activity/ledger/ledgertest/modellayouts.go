@@ -198,12 +198,21 @@ func (m *model) check(t tester, l *ledger.Ledger) {
 		t.Errorf("layouts %+v, %v, want %+v", now, err, m.layouts)
 	}
 	hashes := slices.AppendSeq([]uint64{0, math.MaxUint64, block(7, "").Hash}, maps.Keys(m.owners))
+	var places []ledger.Place
 	for _, hash := range hashes {
 		page := m.pageOf(hash)
 		want := ledger.Place{Page: page, PageState: m.states[page], Layouts: m.layouts}
 		if got, err := l.Place(context.Background(), hash); err != nil || got != want {
 			t.Errorf("place of user %d: %+v, %v, want %+v", hash, got, err, want)
 		}
+		places = append(places, want)
+	}
+	// More than a statement takes, some of them twice.
+	for len(hashes) < 100 {
+		hashes, places = slices.Concat(hashes, hashes), slices.Concat(places, places)
+	}
+	if got, err := l.Places(context.Background(), hashes...); err != nil || !slices.Equal(got, places) {
+		t.Errorf("places of users %d: %+v, %v, want %+v", hashes, got, err, places)
 	}
 }
 
