@@ -90,7 +90,7 @@ func foreignBodies(t *testing.T, name, text string) (all []string) {
 	return all
 }
 
-// requestNames returns the names of a function's parameters, and of its receiver, that are requests.
+// requestNames returns the names of a function's parameters and receiver that are requests.
 func requestNames(f *ast.FuncDecl) (names []string) {
 	fields := slices.Clone(f.Type.Params.List)
 	if f.Recv != nil {
@@ -110,9 +110,9 @@ func requestNames(f *ast.FuncDecl) (names []string) {
 	return names
 }
 
-// foreignIn returns where a block assigns to a Body, or to one of the requests as a whole. A variable
-// is its function's own from its definition by a call that creates or copies a request, until it gets
-// another value.
+// foreignIn returns where a block assigns to a Body, or to one of the requests as a whole. A
+// variable is its function's own after its definition by a call that creates or copies a request,
+// until it gets another value.
 func foreignIn(block *ast.BlockStmt, requests []string) (found []token.Pos) {
 	own := make(map[string]bool)
 	ast.Inspect(block, func(n ast.Node) bool {

@@ -192,9 +192,9 @@ func unary[Req, Res any](
 // malformed.
 //
 // The handler gets a copy of the request. net/http looks at the Body of its own request to find out
-// whether the body was read to its end. If another Body stood there, net/http would take a body that
-// the handler closed early for consumed, keep the connection, and answer the rest of the body as a
-// request.
+// whether the body was read to its end. If another Body stood there, net/http would take a body for
+// consumed that the handler has closed early. It would keep the connection, and answer the rest of
+// the body as a request.
 func serve(of *request, handler http.Handler) {
 	k := of.call
 	ctx := k.Request().Context()

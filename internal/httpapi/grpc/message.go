@@ -46,9 +46,9 @@ func messageType(r *http.Request, wanted []string) (string, error) {
 	return core.MediaType(r, wanted...)
 }
 
-// holdMessage returns the body of a request whose messages count in the budget of bodies. The caller
-// calls release at the end of the request. holdMessage refuses a message that is too long before it
-// reads it.
+// holdMessage returns the body of a request, whose messages count in the budget of bodies. The
+// caller calls release at the end of the request. holdMessage refuses a message that is too long
+// before it reads it.
 func (p *procedures) holdMessage(k *core.Call) (body io.ReadCloser, release func(), err error) {
 	r := k.Request()
 	media, err := messageType(r, messageTypes())
