@@ -280,7 +280,7 @@ func (c *Client) failure(res *http.Response) error {
 		return fmt.Errorf("%s: %w", where(res), e)
 	}
 	e.Message = http.StatusText(res.StatusCode)
-	if retryable(res.StatusCode) { // from a proxy, which has no codes
+	if e.retryable() { // from a proxy or the HTTP server, which have no codes
 		return fmt.Errorf("%s: %w", where(res), e)
 	}
 	return fmt.Errorf("%s: %w: %w", where(res), ErrForeign, e)

@@ -34,8 +34,8 @@ var (
 // Error is an error answer of the service.
 type Error struct {
 	Status int // HTTP status; 0 for one activity of a batch or a stream
-	// Code identifies the error, such as "invalid_id"; the service's /docs lists all codes. "" if a
-	// proxy answered.
+	// Code identifies the error, such as "invalid_id"; the service's /docs lists all codes. "" if
+	// something else answered, such as a proxy.
 	Code       string
 	Message    string // for people
 	Field      string // in the request, such as "posts[3].author"; "" if none
@@ -64,7 +64,7 @@ func (e *Error) Is(target error) bool {
 	hasCode := func(codes ...string) bool { return slices.Contains(codes, e.Code) }
 	switch target {
 	case ErrUnavailable:
-		return retryable(e.Status) || e.Status == http.StatusInternalServerError ||
+		return e.retryable() || e.Status == http.StatusInternalServerError ||
 			hasCode("unavailable", "overloaded", "rate_limited", "audit_unavailable", "internal")
 	case ErrOverloaded:
 		return e.Status == http.StatusTooManyRequests || hasCode("overloaded", "rate_limited")
@@ -76,7 +76,9 @@ func (e *Error) Is(target error) bool {
 		return hasCode("no_ledger")
 	case ErrInvalid:
 		switch e.Status {
-		case http.StatusBadRequest, http.StatusNotFound, http.StatusMethodNotAllowed, http.StatusRequestEntityTooLarge,
+		case http.StatusBadRequest:
+			return e.Code != "" // otherwise it is no answer to the request
+		case http.StatusNotFound, http.StatusMethodNotAllowed, http.StatusRequestEntityTooLarge,
 			http.StatusUnsupportedMediaType, http.StatusUnprocessableEntity:
 			return true
 		case 0: // of a single activity: some codes are not about the request
@@ -87,9 +89,14 @@ func (e *Error) Is(target error) bool {
 	return false
 }
 
-// retryable reports whether a retry after the status may get another answer.
-func retryable(status int) bool {
-	switch status {
+// retryable reports whether a retry may get another answer.
+//
+// The service itself never answers 400 without a code. Its HTTP server does, without a look at the
+// request, if an overloaded process reads only a part of the header in time.
+func (e *Error) retryable() bool {
+	switch e.Status {
+	case http.StatusBadRequest:
+		return e.Code == ""
 	case http.StatusRequestTimeout, http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable,
 		http.StatusGatewayTimeout:
 		return true

@@ -124,6 +124,9 @@ func TestRetries(t *testing.T) {
 		"a proxy's error": {func(r *http.Request) (*http.Response, error) {
 			return answered(r, 502, "<html>", "Content-Type", "text/html"), nil
 		}, 2, nil},
+		"a bare 400": {func(r *http.Request) (*http.Response, error) {
+			return answered(r, 400, "400 Bad Request", "Content-Type", "text/plain; charset=utf-8"), nil
+		}, 2, nil},
 		"no connection":  {func(*http.Request) (*http.Response, error) { return nil, errCut }, 2, nil},
 		"half an answer": {cut, 2, nil},
 		"invalid": {func(r *http.Request) (*http.Response, error) {

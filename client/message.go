@@ -69,7 +69,10 @@ func (c *Client) messageFailure(res *http.Response) error {
 	}
 	others := []int{http.StatusUnauthorized, http.StatusForbidden, http.StatusProxyAuthRequired, http.StatusRequestTimeout,
 		http.StatusTooManyRequests}
-	if res.StatusCode/100 == 4 && !slices.Contains(others, res.StatusCode) {
+	// Some proxies answer messages with a 400 of their own. A bare 400 in plain text is no answer to
+	// the message: see [Error.retryable].
+	bare := res.StatusCode == http.StatusBadRequest && typed(res, "text/plain") == nil
+	if res.StatusCode/100 == 4 && !bare && !slices.Contains(others, res.StatusCode) {
 		return errNotOffered
 	}
 	res.Body = io.NopCloser(bytes.NewReader(text))

@@ -93,6 +93,41 @@ func TestMessagesFirst(t *testing.T) {
 	}
 }
 
+// TestBareBadRequest: a 400 in plain text, as the HTTP server of an overloaded process answers, does
+// not keep the client from sending messages. It is no error of the request.
+func TestBareBadRequest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		bare := func(r *http.Request) *http.Response {
+			return answered(r, 400, "400 Bad Request", "Content-Type", "text/plain; charset=utf-8")
+		}
+		c, asked := overMessages(t, client.Options{}, func(r *http.Request, n int) (*http.Response, error) {
+			if !strings.HasPrefix(r.URL.Path, "/feedfilter.v1.") {
+				t.Errorf("%s: the client no longer sends messages", r.URL.Path)
+			}
+			if n == 1 {
+				return bare(r), nil
+			}
+			return answered(r, 200, messageText(&feedfilterv1.RecordResponse{Changed: true}), "Content-Type", typeMessage), nil
+		})
+		for range 2 {
+			if !must(c.Put(t.Context(), "1", client.Block, "2", time.Time{})) {
+				t.Error("the call changed nothing")
+			}
+		}
+		if got := asked.asked.Load(); got != 3 {
+			t.Errorf("%d attempts of two calls", got)
+		}
+		for _, o := range []client.Options{{MaxAttempts: 1}, {MaxAttempts: 1, JSON: true}} {
+			c, _ := overMessages(t, o, func(r *http.Request, _ int) (*http.Response, error) { return bare(r), nil })
+			_, err := c.Put(t.Context(), "1", client.Block, "2", time.Time{})
+			e, ok := errors.AsType[*client.Error](err)
+			if !ok || e.Status != 400 || e.Code != "" || errors.Is(err, client.ErrInvalid) || !errors.Is(err, client.ErrUnavailable) {
+				t.Errorf("with JSON %v: %v", o.JSON, err)
+			}
+		}
+	})
+}
+
 // TestMessageErrors: errors of messages have the same parts and the same retries as errors of JSON.
 func TestMessageErrors(t *testing.T) {
 	none := messageText(&feedfilterv1.FilterResponse{})
@@ -114,6 +149,7 @@ func TestMessageErrors(t *testing.T) {
 		"too large":       {400, refusal("too_large", 413), nil, 1, 1, client.ErrInvalid},
 		"no ledger":       {501, refusal("no_ledger", 501), nil, 1, 1, client.ErrNoLedger},
 		"limit":           {400, refusal("limit_reached", 409), nil, 1, 1, client.ErrLimitReached},
+		"a bare 400":      {400, "400 Bad Request", []string{"Content-Type", "text/plain; charset=utf-8"}, 4, 1, client.ErrUnavailable},
 		"a proxy's 502":   {502, "<html>", []string{"Content-Type", "text/html"}, 4, 1, client.ErrUnavailable},
 		"a proxy's 403":   {403, "<html>", []string{"Content-Type", "text/html"}, 1, 1, client.ErrDenied},
 		"another type":    {200, "{}", nil, 2, 2, client.ErrForeign}, // one as a message, one with JSON

@@ -77,7 +77,7 @@ func (c *Client) again(ctx context.Context, call *call, attempts int, err error)
 // mayHelp reports whether another attempt after err may have another outcome.
 func mayHelp(err error) bool {
 	if answered, ok := errors.AsType[*Error](err); ok {
-		return retryable(answered.Status)
+		return answered.retryable()
 	}
 	_, lost := errors.AsType[*lostError](err)
 	return lost

@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/tls"
 	"net"
+	"net/http"
 	"sync"
 
 	"github.com/feedfilter/feedfilter/internal/httpapi"
@@ -19,11 +20,14 @@ type connectionLimit struct {
 	limit   int
 	open    int
 	idle    list.List // of *limitedConn, longest idle first
+
+	unread func(late bool) (answer []byte) // see headerConn
 }
 
-// newConnectionLimit returns a limit that all its listeners share.
-func newConnectionLimit(limit int) *connectionLimit {
-	c := &connectionLimit{limit: limit}
+// newConnectionLimit returns a limit that all its listeners share. unread answers requests whose
+// header is not read in time: see headerConn.
+func newConnectionLimit(limit int, unread func(late bool) []byte) *connectionLimit {
+	c := &connectionLimit{limit: limit, unread: unread}
 	c.changed.L = &c.mu
 	return c
 }
@@ -62,7 +66,7 @@ func (l *limitedListener) Accept() (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	limited := &limitedConn{Conn: conn, limit: l.limit}
+	limited := &limitedConn{headerConn: newHeaderConn(conn, l.limit.unread), limit: l.limit}
 	if !l.admit(limited) {
 		_ = conn.Close()
 		return nil, net.ErrClosed
@@ -103,7 +107,7 @@ func (l *limitedListener) Close() error {
 }
 
 type limitedConn struct {
-	net.Conn
+	headerConn
 
 	limit *connectionLimit
 
@@ -116,17 +120,35 @@ type limitedConn struct {
 // withConnection returns a context that tells a limited connection about its requests, for
 // [http.Server.ConnContext].
 func withConnection(ctx context.Context, conn net.Conn) context.Context {
-	if secure, ok := conn.(*tls.Conn); ok {
-		conn = secure.NetConn()
-	}
-	if c, ok := conn.(*limitedConn); ok {
+	if c, secure := limitedOf(conn); c != nil {
+		c.secure = secure // before the first byte is read
 		return httpapi.WithConnection(ctx, c.work)
 	}
 	return ctx
 }
 
+// noteState tells a limited connection about its state, for [http.Server.ConnState].
+func noteState(conn net.Conn, state http.ConnState) {
+	if c, _ := limitedOf(conn); c != nil {
+		c.noteState(state)
+	}
+}
+
+// limitedOf returns the limited connection of a connection, nil if there is none, and whether it
+// carries TLS.
+func limitedOf(conn net.Conn) (c *limitedConn, secure bool) {
+	if over, ok := conn.(*tls.Conn); ok {
+		conn, secure = over.NetConn(), true
+	}
+	c, _ = conn.(*limitedConn)
+	return c, secure
+}
+
 // work notes a request that begins (0), is admitted (1), or has ended (-1).
 func (c *limitedConn) work(n int) {
+	if n == 0 {
+		c.handled()
+	}
 	c.limit.mu.Lock()
 	defer c.limit.mu.Unlock()
 	if c.left {
@@ -157,17 +179,9 @@ func (c *limitedConn) leave() {
 
 // Close makes room for another connection.
 func (c *limitedConn) Close() error {
+	err := c.headerConn.Close()
 	c.limit.mu.Lock()
+	defer c.limit.mu.Unlock()
 	c.leave()
-	c.limit.mu.Unlock()
-	return c.Conn.Close()
-}
-
-// CloseWrite closes the sending side. net/http calls it when it answers before it has read the
-// whole request; otherwise the answer could be lost.
-func (c *limitedConn) CloseWrite() error {
-	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
-		return half.CloseWrite()
-	}
-	return nil
+	return err
 }

@@ -134,6 +134,7 @@ func newServer(handler http.Handler, log *slog.Logger, t timeouts) *http.Server 
 			WriteByteTimeout: t.write, // the write timeout ends a stream only if its connection takes bytes
 		},
 		ConnContext:       withConnection,
+		ConnState:         noteState,
 		ErrorLog:          slog.NewLogLogger(throttled{log.Handler(), access.NewThrottle()}, slog.LevelWarn),
 		ReadHeaderTimeout: t.header,
 		ReadTimeout:       t.read,

@@ -127,7 +127,6 @@ func (r *running) listen(ctx context.Context) (err error) {
 		return err
 	}
 	r.onClose(func() error { return closeAll(r.listeners) })
-	r.limit = newConnectionLimit(r.connections(r.MaxConnections))
 	r.gate.start(ctx, r.log)
 	logDamage(ctx, r.log, r.data)
 	if r.data.windows != nil {
@@ -154,6 +153,7 @@ func (r *running) listen(ctx context.Context) (err error) {
 		Sources:    sources,
 		Background: func(do func(context.Context)) { r.beside.Go(func() { do(besides) }) },
 	})
+	r.limit = newConnectionLimit(r.connections(r.MaxConnections), r.handler.Unread)
 	r.follow(ctx)
 	return nil
 }

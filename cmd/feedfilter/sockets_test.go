@@ -125,7 +125,7 @@ func TestSocketSettings(t *testing.T) {
 // TestLimitOfSeveralListeners: connections of all listeners count together, and no listener keeps
 // another from accepting.
 func TestLimitOfSeveralListeners(t *testing.T) {
-	limit := newConnectionLimit(1)
+	limit := newConnectionLimit(1, nil)
 	accepted := make(chan net.Conn)
 	var addrs []string
 	for range 2 {

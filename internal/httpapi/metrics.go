@@ -58,6 +58,7 @@ func measure(o *core.Operations, to *metrics.Registry) {
 	}
 	to.Follow(o.Sources)
 	to.Refused(o.Reports.Refused)
+	to.Unread(o.Reports.UnreadCounts)
 	if tokens := o.Access.Tokens; tokens != nil {
 		to.TokenFile(func() (loaded, failed uint64) {
 			stats := tokens.Stats()

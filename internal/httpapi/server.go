@@ -95,8 +95,14 @@ type Handler struct {
 	http.Handler
 
 	limits  *core.Limits
+	reports *core.Reports
 	endLong func()
 }
+
+// Unread counts a request whose header the server did not read in time, and returns the answer of
+// HTTP/1.1 to it. No handler gets such a request; its connection notices. late says that this
+// process read too late, because of overload. Otherwise the client sent too slowly.
+func (h *Handler) Unread(late bool) (answer []byte) { return h.reports.Unread(late) }
 
 // SetMaxRequests changes [Config.MaxRequests], 1 or more. It does not affect requests in progress.
 func (h *Handler) SetMaxRequests(n int) { h.limits.BoundRequests(n) }
@@ -129,10 +135,13 @@ func New(c Config) *Handler {
 	}
 	e.Use(f.observe)
 	f.addRoutes(e)
-	return &Handler{Handler: e, limits: f.operations.Limits, endLong: func() {
+	endLong := func() {
 		f.procedures.EndWatches()
 		f.profiles.End()
-	}}
+	}
+	return &Handler{
+		Handler: e, limits: f.operations.Limits, reports: f.operations.Reports, endLong: endLong,
+	}
 }
 
 // front joins the packages that answer calls.

@@ -55,6 +55,13 @@ func (r *Registry) Refused(refused func() map[string]uint64) {
 	})
 }
 
+// Unread adds requests whose header was not read in time, by error code. The set of codes is fixed.
+func (r *Registry) Unread(unread func() map[string]uint64) {
+	r.add(func(to sink) {
+		counters(to, "feedfilter_http_requests_unread_total", "Requests whose header was not read in time.", "reason", unread())
+	})
+}
+
 // Certificate adds the expiry of the served certificate. A zero time means that there is none yet.
 func (r *Registry) Certificate(ends func() time.Time) {
 	r.add(func(to sink) {

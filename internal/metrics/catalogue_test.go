@@ -37,6 +37,7 @@ func everything(t *testing.T) *metrics.Registry {
 	r.Sampling(func() sampler.Stats { return sampler.Stats{} })
 	r.TokenFile(func() (uint64, uint64) { return 0, 0 })
 	r.Refused(func() map[string]uint64 { return map[string]uint64{"forbidden": 1} })
+	r.Unread(func() map[string]uint64 { return map[string]uint64{"overloaded": 1} })
 	r.Audit(func() uint64 { return 0 })
 	r.LogLines(func() uint64 { return 0 })
 	r.Follow(func() []follow.Status {

@@ -103,6 +103,7 @@ func TestServiceValues(t *testing.T) {
 	})
 	r.TokenFile(func() (uint64, uint64) { return 27, 28 })
 	r.Refused(func() map[string]uint64 { return map[string]uint64{"forbidden": 29} })
+	r.Unread(func() map[string]uint64 { return map[string]uint64{"overloaded": 32} })
 	r.Audit(func() uint64 { return 30 })
 	r.Certificate(func() time.Time { return time.Unix(31, 0) })
 	const of = `route="/v1/kinds"`
@@ -120,7 +121,8 @@ func TestServiceValues(t *testing.T) {
 		"sampled_late_total": 23, "sampled_undecided_total": 24, "sampled_repaired_pages_total": 25,
 		`sampled_dropped_total{reason="skipped"}`: 26, `sampled_dropped_total{reason="error"}`: 0,
 		`token_file_reloads_total{result="ok"}`: 27, `token_file_reloads_total{result="failed"}`: 28,
-		`requests_refused_total{reason="forbidden"}`: 29, "audit_failures_total": 30, "tls_certificate_expiry_timestamp_seconds": 31,
+		`http_requests_unread_total{reason="overloaded"}`: 32,
+		`requests_refused_total{reason="forbidden"}`:      29, "audit_failures_total": 30, "tls_certificate_expiry_timestamp_seconds": 31,
 	})
 }
 

@@ -212,7 +212,7 @@ def test_timeout_of_a_call(mute: Mute) -> None:
         httpx.Response(200, headers={"content-type": "application/proto"}, content=b"\xff"),
         httpx.Response(404, content=b"nothing here"),
         httpx.Response(302, headers={"location": "/"}),
-        httpx.Response(400, json={"error": "odd"}),
+        httpx.Response(404, json={"error": "odd"}),
         httpx.Response(500, json={"details": [{"type": "feedfilter.v1.ErrorDetail", "value": 1}]}),
     ],
 )
@@ -221,6 +221,27 @@ def test_foreign_answers(script: Script, reply: httpx.Response) -> None:
         c.record("1", BLOCK, "2")
     assert error.value.status == reply.status_code
     assert len(script.requests) == 1
+
+
+BARE = httpx.Response(
+    400, headers={"content-type": "text/plain; charset=utf-8"}, content=b"400 Bad Request"
+)
+
+
+@pytest.mark.parametrize("bare", [BARE, httpx.Response(400, json={"error": "odd"})])
+def test_bad_request_without_a_code(script: Script, bare: httpx.Response) -> None:
+    """It says nothing about the request: the server of an overloaded process answered it."""
+    with script.client(bare, message(CHANGED), bare, bare, max_attempts=2) as c:
+        assert c.record("1", BLOCK, "2")
+        assert len(script.requests) == 2
+        with pytest.raises(UnavailableError) as error:
+            c.record("1", BLOCK, "2")
+        assert (error.value.status, error.value.code) == (400, "")
+        assert len(script.requests) == 4
+        script.replies = [bare]
+        with pytest.raises(UnavailableError):  # it may have taken effect
+            c.filter("1", [Post("p", author="2")], record_seen=True)
+        assert len(script.requests) == 5
 
 
 def test_answers_of_proxies(script: Script) -> None:

@@ -241,7 +241,8 @@ async function failure(answer: Answer): Promise<FeedFilterError> {
     return new FeedFilterError(String(error.message), { ...headers, code, status, field, limit });
   }
   const message = `answered with status ${status}`;
-  if (retryable(status)) return new FeedFilterError(message, { ...headers, code: "", status }); // from a proxy
+  const bare = { code: "", status }; // from a proxy or the HTTP server, which have no codes
+  if (retryable(bare)) return new FeedFilterError(message, { ...headers, ...bare });
   return unexpected(status, message);
 }
 

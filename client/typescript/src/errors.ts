@@ -35,7 +35,7 @@ export interface ErrorDetails {
  */
 export class FeedFilterError extends Error {
   override readonly name = "FeedFilterError";
-  /** Why the call failed, for programs. "" if a proxy answered, which has no codes. */
+  /** Why the call failed, for programs. "" if a proxy or the HTTP server answered. */
   readonly code: ServiceCode | ClientCode | (string & {});
   /** The status of the answer; 0 without an answer, and for one activity of a batch or a stream. */
   readonly status: number;
@@ -68,7 +68,7 @@ export class FeedFilterError extends Error {
    * effect, unless `overloaded` is true or `code` is "not_yet".
    */
   get unavailable(): boolean {
-    return retryable(this.status) || this.status === 500 || unavailableCodes.has(this.code);
+    return retryable(this) || this.status === 500 || unavailableCodes.has(this.code);
   }
 }
 
@@ -76,8 +76,14 @@ const unavailableCodes: ReadonlySet<string> = new Set([
   "deadline_exceeded", "connection_failed", "unavailable", "overloaded", "rate_limited", "audit_unavailable", "internal",
 ]);
 
-/** Whether a retry after the status may get another answer. */
-export function retryable(status: number): boolean {
+/**
+ * Whether a retry after an answer may get another one.
+ *
+ * The service itself never answers 400 without a code. Its HTTP server does, without a look at the
+ * request, if an overloaded process reads only a part of the header in time.
+ */
+export function retryable({ status, code }: { status: number; code: string }): boolean {
+  if (status === 400) return code === "";
   return status === 408 || status === 429 || status === 502 || status === 503 || status === 504;
 }
 

@@ -36,7 +36,7 @@ export class Budget {
  */
 export function mayRetry(error: FeedFilterError, once: boolean): boolean {
   const lost = error instanceof LostError;
-  if (!lost && !retryable(error.status)) return false;
+  if (!lost && !retryable(error)) return false;
   if ((error.retryAfterMs ?? 0) > longestWaitMs) return false;
   return !once || error.overloaded || error.code === "not_yet" || (lost && error.unsent);
 }

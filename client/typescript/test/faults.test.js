@@ -285,6 +285,15 @@ test("answers of a proxy", async (t) => {
   assert.deepEqual(await ff.kinds(), []);
   answers = [[...gone], [...gone]];
   await assert.rejects(ff.filter(request()), { code: "", status: 502, unavailable: true });
+  // A 400 without a code is no answer to the request.
+  const bare = /** @type {const} */ ([400, { "content-type": "text/plain; charset=utf-8" }, "400 Bad Request"]);
+  answers = [[...bare], [200, { "content-type": "application/json" }, '{"kinds":[]}']];
+  assert.deepEqual(await ff.kinds(), []);
+  answers = [[...bare], [...bare], [...bare]];
+  await assert.rejects(ff.filter(request()), { code: "", status: 400, unavailable: true });
+  assert.equal(answers.length, 1);
+  await assert.rejects(ff.filter({ ...request(), recordSeen: true }), { code: "", status: 400, unavailable: true });
+  assert.equal(answers.length, 0);
   for (const wrong of /** @type {typeof answers} */ ([
     [200, html, "<h1>Log in</h1>"], [302, { location: "/login" }, ""], [500, html, ""], [404, html, ""],
     [200, { "content-type": "application/json" }, "{"], [200, { "content-type": "application/json" }, "{}"],

@@ -1,17 +1,22 @@
 package core
 
 import (
+	"bytes"
 	"context"
+	"crypto/rand"
 	"errors"
+	"fmt"
 	"log/slog"
-	"math/rand/v2"
+	mathrand "math/rand/v2"
 	"net/http"
 	"strconv"
 	"sync/atomic"
 	"time"
 
+	"github.com/go-json-experiment/json"
 	"github.com/labstack/echo/v4"
 
+	"github.com/feedfilter/feedfilter/activity"
 	"github.com/feedfilter/feedfilter/internal/access"
 )
 
@@ -36,6 +41,7 @@ type Reports struct {
 
 	tokens  bool // tokens are required
 	refused counters
+	unread  counters         // requests whose header was not read in time, by the code of their error
 	noise   *access.Throttle // throttles log lines of refused requests
 	early   *access.Throttle // throttles log lines of not_yet where no token is required
 	strays  *access.Throttle // throttles log lines of other errors of callers without a token
@@ -53,7 +59,45 @@ func NewReports(log *slog.Logger, tokens bool) *Reports {
 	} {
 		r.refused[code] = new(atomic.Uint64)
 	}
+	r.unread = counters{CodeOverloaded: new(atomic.Uint64), CodeTimeout: new(atomic.Uint64)}
 	return r
+}
+
+// Unread counts a request whose header was not read in time, and returns the answer of HTTP/1.1 to
+// it. late says that this process read too late, because of overload. Otherwise the client sent too
+// slowly.
+func (r *Reports) Unread(late bool) (answer []byte) {
+	err := Refuse(CodeTimeout, "", "the header took too long to arrive")
+	h := http.Header{
+		echo.HeaderContentType: {TypeJSON}, echo.HeaderConnection: {"close"}, echo.HeaderXContentTypeOptions: {"nosniff"},
+		echo.HeaderCacheControl: {"no-store"}, echo.HeaderXRequestID: {rand.Text()},
+	}
+	if late {
+		err = fmt.Errorf("the header was read too late: %w", activity.ErrOverloaded)
+		h.Set(echo.HeaderRetryAfter, retryAfter())
+		r.countShed(context.Background(), err)
+	}
+	p := Describe(err)
+	r.unread[p.Code].Add(1)
+	body, err := json.Marshal(errorAnswer{p}, json.Deterministic(true))
+	if err != nil { // it never fails: the text is valid UTF-8
+		return nil
+	}
+	h.Set(echo.HeaderContentLength, strconv.Itoa(len(body)))
+	var b bytes.Buffer
+	fmt.Fprintf(&b, "HTTP/1.1 %d %s\r\n", p.Status(), http.StatusText(p.Status()))
+	_ = h.Write(&b) // a buffer never fails
+	b.WriteString("\r\n")
+	b.Write(body)
+	return b.Bytes()
+}
+
+// UnreadCounts returns how many headers were not read in time, by the code of their error.
+func (r *Reports) UnreadCounts() map[string]uint64 { return r.unread.read() }
+
+// retryAfter returns the value of Retry-After for a request that was refused for overload.
+func retryAfter() string {
+	return strconv.Itoa(1 + mathrand.IntN(maxRetryAfter)) //nolint:gosec // spreads load, guards nothing
 }
 
 // Refused returns how many requests access control refused, by the code of their error.
@@ -98,7 +142,7 @@ func (r *Reports) Tell(k *Call, err error) Problem {
 	p, h := Describe(err), k.Response().Header()
 	switch p.Code {
 	case CodeOverloaded:
-		h.Set(echo.HeaderRetryAfter, strconv.Itoa(1+rand.IntN(maxRetryAfter))) //nolint:gosec // spreads load, guards nothing
+		h.Set(echo.HeaderRetryAfter, retryAfter())
 		r.countShed(k.Request().Context(), err)
 	case CodeNotYet:
 		r.NotYet.Add(1)

@@ -277,8 +277,7 @@ func (p *procedures) recordStream() core.Handler {
 		return p.limits.Stream(k, func() error {
 			messages := p.limits.Hold(k, k.Request().Body)
 			defer messages.Release()
-			k.Request().Body = messages
-			serve(&request{call: k, messages: messages}, handler)
+			serve(&request{call: k, body: messages, messages: messages}, handler)
 			return nil
 		})
 	})

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"slices"
 
@@ -141,8 +142,9 @@ func withoutGzip() connect.HandlerOption { //nolint:ireturn // what the library 
 // request is a call of a procedure, in the context that connect passes on.
 type request struct {
 	call     *core.Call
-	messages *core.Body // of a stream
-	begun    bool       // the procedure has received its message
+	body     io.ReadCloser // in place of the call's; nil: the call's own
+	messages *core.Body    // of a stream
+	begun    bool          // the procedure has received its message
 }
 
 type requestKey struct{}
@@ -175,12 +177,12 @@ func unary[Req, Res any](
 		if _, err := core.Query(k); err != nil {
 			return err
 		}
-		release, err := p.holdMessage(k)
+		body, release, err := p.holdMessage(k)
 		if err != nil {
 			return err
 		}
 		defer release()
-		serve(&request{call: k}, handler)
+		serve(&request{call: k, body: body}, handler)
 		return nil
 	}}
 }
@@ -188,9 +190,19 @@ func unary[Req, Res any](
 // serve calls the handler of a procedure. Connect itself answers a request that fails before the
 // procedure begins, for example because gRPC forbids one of its headers. Such a request counts as
 // malformed.
+//
+// The handler gets a copy of the request. net/http looks at the Body of its own request to find out
+// whether the body was read to its end. If another Body stood there, net/http would take a body for
+// consumed that the handler has closed early. It would keep the connection, and answer the rest of
+// the body as a request.
 func serve(of *request, handler http.Handler) {
-	k, r := of.call, of.call.Request()
-	handler.ServeHTTP(k.Response(), r.WithContext(context.WithValue(r.Context(), requestKey{}, of)))
+	k := of.call
+	ctx := k.Request().Context()
+	r := k.Request().WithContext(context.WithValue(ctx, requestKey{}, of))
+	if of.body != nil {
+		r.Body = of.body
+	}
+	handler.ServeHTTP(k.Response(), r)
 	switch {
 	case k.Failed != nil || of.begun:
 	case endedAtDeadline(k):

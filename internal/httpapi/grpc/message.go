@@ -46,32 +46,33 @@ func messageType(r *http.Request, wanted []string) (string, error) {
 	return core.MediaType(r, wanted...)
 }
 
-// holdMessage makes the bytes of a request's messages count in the budget of bodies. The caller
-// calls release at the end of the request. holdMessage refuses a message that is too long before it
-// reads it.
-func (p *procedures) holdMessage(k *core.Call) (release func(), err error) {
+// holdMessage returns the body of a request, whose messages count in the budget of bodies. The
+// caller calls release at the end of the request. holdMessage refuses a message that is too long
+// before it reads it.
+func (p *procedures) holdMessage(k *core.Call) (body io.ReadCloser, release func(), err error) {
 	r := k.Request()
 	media, err := messageType(r, messageTypes())
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	length, limit := r.ContentLength, p.limits.MaxBody
 	var head []byte
 	if strings.HasPrefix(media, "application/grpc") {
 		var envelope [envelopeBytes]byte
 		if _, err := io.ReadFull(r.Body, envelope[:]); err != nil {
-			return nil, core.Unreadable(err)
+			return nil, nil, core.Unreadable(err)
 		}
 		head, limit, length = envelope[:], limit+envelopeBytes, int64(binary.BigEndian.Uint32(envelope[1:]))
 	}
 	if length > p.limits.MaxBody {
 		core.LeaveBody(k)
-		return nil, core.TooLarge(p.limits.MaxBody)
+		return nil, nil, core.TooLarge(p.limits.MaxBody)
 	}
 	// MaxBytesReader needs net/http's own writer to close the connection at the limit.
 	rest := p.limits.Hold(k, http.MaxBytesReader(k.Response().Writer, r.Body, limit-int64(len(head))))
-	r.Body = &messageBody{Reader: io.MultiReader(bytes.NewReader(head), rest), Closer: rest, of: p, call: k, limit: p.limits.MaxBody}
-	return rest.Release, nil
+	return &messageBody{
+		Reader: io.MultiReader(bytes.NewReader(head), rest), Closer: rest, of: p, call: k, limit: p.limits.MaxBody,
+	}, rest.Release, nil
 }
 
 // messageBody is the body of a request. It turns read errors into connect errors with details,

@@ -10,7 +10,7 @@
 Client is for threads, AsyncClient for asyncio.
 
 Retries: the client retries a call that is answered 408, 429, 502, 503 or 504, or that has no
-complete answer, within its timeout.
+complete answer, within its timeout. A 400 without an error code counts as no answer.
 Before each retry it waits a random time of up to 0.1 s, 0.2 s and so on to 3 s. If the answer has
 a Retry-After, the client waits that long instead, and up to 0.1 s more. A Retry-After of more than
 30 s ends the retries. A budget of ten retries, which regains a tenth with each successful call,

@@ -37,7 +37,6 @@ from google.protobuf.message import DecodeError
 
 from . import _wire as wire
 from ._errors import (
-    RETRYABLE,
     AccessDeniedError,
     DeadlineExceededError,
     Error,
@@ -45,6 +44,7 @@ from ._errors import (
     UnavailableError,
     UnexpectedAnswerError,
     class_of,
+    retryable,
 )
 from ._types import (
     Activity,
@@ -385,7 +385,9 @@ class Core:
         """Return the seconds until the next attempt. None: no further attempt."""
         if not call.retried or attempt >= self._max_attempts:
             return None
-        if not isinstance(error, UnavailableError) or error.status not in RETRYABLE | {0}:
+        if not isinstance(error, UnavailableError):
+            return None
+        if error.status != 0 and not retryable(error.status, error.code):
             return None
         if call.once and not unsent and not _harmless(error):
             return None
@@ -793,7 +795,7 @@ def failure(request: httpx.Request, answer: Answer) -> Error:
         pass
     reason = http.HTTPStatus(answer.status).phrase if answer.status in _STATUSES else "no reason"
     kind: Type[Error] = UnexpectedAnswerError
-    if answer.status in RETRYABLE:  # from a proxy, which has no codes
+    if retryable(answer.status, ""):  # from a proxy or the HTTP server, which have no codes
         kind = class_of(answer.status, "")
     elif answer.status in (401, 403):
         kind = AccessDeniedError

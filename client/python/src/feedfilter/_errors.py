@@ -3,7 +3,7 @@
 from typing import Type
 
 # Statuses after which a retry may get another answer.
-RETRYABLE = frozenset((408, 429, 502, 503, 504))
+_RETRYABLE = frozenset((408, 429, 502, 503, 504))
 
 _INVALID = frozenset((400, 404, 405, 413, 415, 422))
 
@@ -88,11 +88,20 @@ class UnexpectedAnswerError(Error):
     """The answer is not from a feedfilter service, or this version does not understand it."""
 
 
+def retryable(status: int, code: str) -> bool:
+    """Return whether a retry after an answer may get another one.
+
+    The service itself never answers 400 without a code. Its HTTP server does, without a look at
+    the request, if an overloaded process reads only a part of the header in time.
+    """
+    return status in _RETRYABLE or (status == 400 and not code)
+
+
 def class_of(status: int, code: str) -> Type[Error]:
     """Return the class of an error that the service answers."""
     if status == 429 or code in _OVERLOADED_CODES:
         return OverloadedError
-    if status in RETRYABLE or status == 500 or code in _UNAVAILABLE_CODES:
+    if retryable(status, code) or status == 500 or code in _UNAVAILABLE_CODES:
         return UnavailableError
     if status in (401, 403) or code in _DENIED_CODES:
         return AccessDeniedError
