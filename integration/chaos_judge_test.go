@@ -402,8 +402,9 @@ func comesBack(i *fakeInstance) {
 
 // pageKeeps leaves each n-th undone activity in the pages.
 func pageKeeps(n int) func(*fakeInstance) {
+	kept := make(map[fakeKey]bool) // by all instances
 	return func(i *fakeInstance) {
-		write, reads, due, kept := i.write, i.reads, nth(n), make(map[fakeKey]bool)
+		write, reads, due := i.write, i.reads, nth(n)
 		i.write = func(k fakeKey, add bool) bool {
 			changed := write(k, add)
 			if changed && !add && due() {
@@ -501,7 +502,9 @@ func wrongFeeds() []flaw {
 			answer["dropped"], answer["reasons"] = false, []any{}
 		})},
 		{name: "explains what is not there", want: "explain", inject: changedAnswers(callExplain, 5, func(_, answer map[string]any) {
-			answer["dropped"], answer["reasons"] = true, []any{map[string]string{"kind": "hide", "effect": "drop", "list": "nobody", "certainty": "certain"}}
+			reasons, _ := answer["reasons"].([]any)
+			answer["dropped"] = true
+			answer["reasons"] = append(reasons, map[string]any{"kind": "hide", "effect": "drop", "list": "nobody", "certainty": "certain"})
 		})},
 		{name: "explains that a post is not dropped", want: "explain", inject: changedAnswers(callExplain, 5, func(_, answer map[string]any) {
 			answer["dropped"] = answer["dropped"] != true
