@@ -182,7 +182,7 @@ func TestLogShowsNoIDs(t *testing.T) {
 		"self":    fmt.Sprintf(`"blocker_id":%q,"blocked_id":%[1]q,"created_at":null`, id),
 		"no user": fmt.Sprintf(`"blocker_id":"","blocked_id":%q,"created_at":null`, id),
 		"control": fmt.Sprintf(`"blocker_id":"1","blocked_id":"%s\u0007","created_at":null`, id),
-		"long":    fmt.Sprintf(`"blocker_id":"1","blocked_id":"%s","created_at":null`, strings.Repeat(id, 30)),
+		"long":    fmt.Sprintf(`"blocker_id":"1","blocked_id":%q,"created_at":null`, strings.Repeat(id, 30)),
 		"no text": fmt.Sprintf(`"blocker_id":"1","blocked_id":[%q],"created_at":null`, id),
 		"time":    fmt.Sprintf(`"blocker_id":%q,"blocked_id":"2","created_at":%q`, other, id),
 	} {

@@ -55,11 +55,11 @@ func (q *queries) take() []pgx.TraceQueryStartData {
 
 // plan is a part of what EXPLAIN ANALYZE answers.
 type plan struct {
-	Relation string  `json:"Relation Name"`
-	Rows     float64 `json:"Actual Rows"`
-	Loops    float64 `json:"Actual Loops"`
-	Removed  float64 `json:"Rows Removed by Filter"`
-	Plans    []plan
+	Relation string  `json:"Relation Name"`          //nolint:tagliatelle // names of PostgreSQL
+	Rows     float64 `json:"Actual Rows"`            //nolint:tagliatelle // as above
+	Loops    float64 `json:"Actual Loops"`           //nolint:tagliatelle // as above
+	Removed  float64 `json:"Rows Removed by Filter"` //nolint:tagliatelle // as above
+	Plans    []plan  `json:"Plans"`                  //nolint:tagliatelle // as above
 }
 
 // read returns the number of rows that the plan read from tables.
@@ -79,7 +79,9 @@ func rowsRead(t *testing.T, conn *pgx.Conn, all []pgx.TraceQueryStartData) (rows
 	for _, q := range all {
 		var text []byte
 		must(t, conn.QueryRow(t.Context(), "EXPLAIN (ANALYZE, FORMAT JSON) "+q.SQL, q.Args...).Scan(&text))
-		var plans []struct{ Plan plan }
+		var plans []struct {
+			Plan plan `json:"Plan"` //nolint:tagliatelle // name of PostgreSQL
+		}
 		must(t, json.Unmarshal(text, &plans))
 		rows += plans[0].Plan.read()
 	}

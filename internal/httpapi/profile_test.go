@@ -67,7 +67,7 @@ func (s *service) profiling(ctx context.Context, t *testing.T) (answered chan an
 		s.ServeHTTP(w, httptest.NewRequestWithContext(ctx, http.MethodGet, profilesPath+"cpu?seconds=60", http.NoBody))
 		answered <- answer{Status: w.Code, Body: w.Body.String()}
 	}()
-	s.await(t, "the processors are profiled", func() error {
+	s.await(t, "the processors are profiled", func() error { //nolint:contextcheck // ctx is that of one request
 		var stacks strings.Builder
 		must(t, pprof.Lookup("goroutine").WriteTo(&stacks, 1))
 		if !strings.Contains(stacks.String(), "pprof.profileWriter") {
@@ -76,7 +76,8 @@ func (s *service) profiling(ctx context.Context, t *testing.T) (answered chan an
 		return nil
 	})
 	for _, name := range []string{"cpu?seconds=1", "heap", "goroutine"} {
-		if a := s.do(t, "GET", profilesPath+name, ""); a.Status != 429 || a.Code != "rate_limited" || a.Header.Get("Retry-After") != "1" {
+		a := s.do(t, "GET", profilesPath+name, "") //nolint:contextcheck // ctx is that of one request
+		if a.Status != 429 || a.Code != "rate_limited" || a.Header.Get("Retry-After") != "1" {
 			t.Errorf("%s beside another profile: %d %.100s", name, a.Status, a.Body)
 		}
 	}

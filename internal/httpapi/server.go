@@ -170,10 +170,11 @@ func newFront(c Config) *front {
 	}
 	f.history, f.profiles = ops.NewHistory(o, f.meters.feedDurations), ops.NewProfiles(o.Limits)
 	read := []access.Scope{access.OpsRead}
-	f.routes = slices.Concat(ops.Documents(o.Activities.Kinds()), rest.Routes(o), ops.Routes(o, health, c.About), f.profiles.Routes(), []core.Route{
+	all := [][]core.Route{ops.Documents(o.Activities.Kinds()), rest.Routes(o), ops.Routes(o, health, c.About), f.profiles.Routes()}
+	f.routes = append(slices.Concat(all...), []core.Route{
 		{Method: http.MethodGet, Path: "/metrics", Handle: ops.Scrape(registry.Handler()), Scopes: read, Free: true},
 		{Method: http.MethodGet, Path: "/v1/ops/history", Handle: f.history.Answer, Scopes: read, Free: true},
-	})
+	}...)
 	f.meters = newMeters(registry, append(f.routes, f.procedures.Routes...))
 	return f
 }
