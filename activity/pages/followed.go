@@ -31,7 +31,7 @@ func (cm *committer) checkFollowed(ctx context.Context, w *write) error {
 	case <-limited.Done():
 	}
 	if cm.poller.pollSince(limited, began) != nil {
-		return nil //nolint:nilerr // the ledger decides
+		return nil // the ledger decides
 	}
 	if followed := cm.followedBy(w); followed != nil {
 		return followedError(followed)

@@ -234,7 +234,7 @@ func (s suite) followed(t *testing.T) {
 
 // interlude is a context that calls do when its error is asked for the left-th time.
 type interlude struct {
-	context.Context //nolint:containedctx // it is one
+	context.Context
 
 	left atomic.Int64
 	do   func()
