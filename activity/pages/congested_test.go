@@ -99,7 +99,7 @@ func TestFeedThatMayNotWaitIsRefused(t *testing.T) {
 func TestNewerPageThatMayNotBeAskedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, store := newLedger(t, 1), &favfilter.Memory{}
-		a, b := startProcess(t, l, store, Config{ScrubRate: 1}), startProcess(t, l, store, Config{ScrubRate: 1})
+		a, b := newProcess(t, l, store), newProcess(t, l, store) // no scrub asks meanwhile
 		b.want(t, "1", "hide", "p", false)
 		a.record(t, true, add("1", "hide", "p"))
 		if _, err := b.view(admission.NewLimiter().Begin(t.Context()), "1"); !errors.Is(err, ErrOverloaded) {
@@ -259,7 +259,7 @@ func TestNewerListsAreAskedForAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		of, store := newLedger(t, 64), &favfilter.Memory{}
 		l := &congestedLedger{}
-		a, b := startProcess(t, of, store, Config{ScrubRate: 1}), startProcess(t, of.Around(l.around), store, Config{ScrubRate: 1})
+		a, b := newProcess(t, of, store), newProcess(t, of.Around(l.around), store) // no scrub asks meanwhile
 		users := a.onEach(20)
 		for i, user := range users {
 			a.record(t, true, add(user, "hide", fmt.Sprint("p", i, "-0")))
