@@ -180,6 +180,9 @@ func (r *running) serve(ctx context.Context, hup <-chan os.Signal, chosen *invoc
 		}()
 	}
 	r.logRedis(ctx)
+	for _, variable := range chosen.command.Unused {
+		r.log.WarnContext(ctx, "variable has no effect on serve", "variable", variable)
+	}
 	reload := &reloader{now: chosen, kinds: r.data.activities.Kinds(), files: r.gate.reload, log: r.log, live: r.live()}
 	for {
 		select {
