@@ -169,6 +169,11 @@ func (all Tables) Kinds() []string {
 	return slices.Sorted(maps.Keys(kinds))
 }
 
+// isID reports whether a column is one of those that ids are made of.
+func (t *Table) isID(column string) bool {
+	return slices.Contains(t.User.columns(), column) || slices.Contains(t.Target.columns(), column)
+}
+
 // columns returns the columns that the mapping of a row needs, each once, in order.
 func (t *Table) columns() []string {
 	all := slices.Concat(t.User.columns(), t.Target.columns(), t.While, t.Unless, slices.Collect(maps.Keys(t.Where)))
