@@ -123,7 +123,7 @@ func (r *running) listen(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	if r.listeners, err = listenAll(ctx, r.Addr, mode); err != nil {
+	if r.listeners, err = listenAll(ctx, addrFlag, r.Addr, mode); err != nil {
 		return err
 	}
 	r.onClose(func() error { return closeAll(r.listeners) })

@@ -79,6 +79,8 @@ type Config struct {
 	About About
 }
 
+const metricsPath = "/metrics"
+
 // Access configures who may call the service, and how often.
 type Access = core.Access
 
@@ -132,6 +134,20 @@ func New(c Config) *Handler {
 	return &Handler{Handler: e, limits: f.operations.Limits, endWatches: f.procedures.EndWatches}
 }
 
+// NewMonitor returns the handler of a process that is watched but answers no calls, such as a
+// follower of a source: GET /metrics, /healthz and /readyz, under the access control of the service.
+func NewMonitor(c Config) *Handler {
+	f := newFront(c)
+	f.routes = slices.DeleteFunc(f.routes, func(r core.Route) bool {
+		return !slices.Contains([]string{metricsPath, "/healthz", "/readyz"}, r.Path)
+	})
+	f.procedures.Routes = nil
+	e := echo.New()
+	e.Use(f.observe)
+	f.addRoutes(e)
+	return &Handler{Handler: e, limits: f.operations.Limits, endWatches: f.procedures.EndWatches}
+}
+
 // front joins the packages that answer calls.
 type front struct {
 	operations *core.Operations
@@ -158,7 +174,7 @@ func newFront(c Config) *front {
 	f.history = ops.NewHistory(o, f.meters.feedDurations)
 	read := []access.Scope{access.OpsRead}
 	f.routes = slices.Concat(ops.Documents(o.Activities.Kinds()), rest.Routes(o), ops.Routes(o, health, c.About), []core.Route{
-		{Method: http.MethodGet, Path: "/metrics", Handle: ops.Scrape(registry.Handler()), Scopes: read, Free: true},
+		{Method: http.MethodGet, Path: metricsPath, Handle: ops.Scrape(registry.Handler()), Scopes: read, Free: true},
 		{Method: http.MethodGet, Path: "/v1/ops/history", Handle: f.history.Answer, Scopes: read, Free: true},
 	})
 	f.meters = newMeters(registry, append(f.routes, f.procedures.Routes...))
