@@ -214,7 +214,9 @@ func (r *running) follow(ctx context.Context) {
 	following.Go(func() {
 		for ctx.Err() == nil {
 			if err := r.follower.Run(ctx); err != nil {
-				r.log.ErrorContext(ctx, "stopped following the source", "error", err, "again_in", stoppedPause.String())
+				r.log.ErrorContext(ctx, "stopped following the source", "error", err, "again_in", stoppedPause.String(),
+					"effect", "feeds lack all that the app writes from now on, of all tables and users",
+					"do", "correct what the error names, then run follow --resync: see docs/FOLLOW.md")
 			}
 			select {
 			case <-ctx.Done():

@@ -20,7 +20,7 @@ type kindAnswer struct {
 	Effect        string   `json:"effect"`
 	Fold          string   `json:"fold,omitzero"`   // of the target's facet
 	Rollup        string   `json:"rollup,omitzero"` // of the target's facet
-	Roles         []string `json:"roles,omitzero"` // nil: all
+	Roles         []string `json:"roles,omitzero"`  // nil: all
 	Over          []string `json:"over,omitzero"`
 	Fanout        bool     `json:"fanout,omitzero"`
 	TwoWay        bool     `json:"two_way"`
