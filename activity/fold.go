@@ -1,20 +1,29 @@
 package activity
 
 import (
+	"slices"
 	"strings"
 
 	"golang.org/x/net/idna"
+	"golang.org/x/text/cases"
 )
 
 // Fold is how ids of a facet are made alike, before they are recorded or looked for.
 type Fold string
 
-// Folds.
+// Folds. FoldCase and FoldHost are later forms of FoldLower and FoldDomain. A fold never changes what
+// it makes of an id: other processes, and what is recorded, rely on it.
 const (
 	AsIs       Fold = ""       // ids are compared byte by byte
-	FoldLower  Fold = "lower"  // lower case
+	FoldLower  Fold = "lower"  // lower case; FoldCase finds more
+	FoldCase   Fold = "case"   // case folding of Unicode
 	FoldDomain Fold = "domain" // domain names: lower case, IDNA to ASCII, no final dot
+	FoldHost   Fold = "host"   // FoldDomain without scheme, port, final slash and misplaced joiners
 )
+
+func (f Fold) known() bool {
+	return slices.Contains([]Fold{AsIs, FoldLower, FoldCase, FoldDomain, FoldHost}, f)
+}
 
 // ID returns the id by which a valid id is recorded and looked for. That id folds to itself. It may
 // be longer than [MaxIDBytes]; then nobody can record it.
@@ -22,11 +31,98 @@ func (f Fold) ID(id string) string {
 	switch f {
 	case FoldLower:
 		return strings.ToLower(id)
+	case FoldCase:
+		return foldCase(id)
 	case FoldDomain:
 		return foldDomain(id)
+	case FoldHost:
+		return foldHost(id)
 	default:
 		return id
 	}
+}
+
+// Other returns the id under which id is recorded by processes that have the earlier or the later
+// form of the fold: before a facet gets the later form, and while a fleet is restarted with it. So
+// feeds look for this id, too, and removals remove it. "": it is [Fold.ID], or there is no other.
+func (f Fold) Other(id string) string {
+	var other Fold
+	switch f {
+	case FoldLower:
+		other = FoldCase
+	case FoldCase:
+		other = FoldLower
+	case FoldDomain:
+		other = FoldHost
+	case FoldHost:
+		other = FoldDomain
+	default:
+		return ""
+	}
+	if IsPlainID(id) && !strings.ContainsAny(id, ":/") {
+		return "" // both are the lower case
+	}
+	if as := other.ID(id); as != f.ID(id) {
+		return as
+	}
+	return ""
+}
+
+// foldCase folds case as Unicode does for caseless matching: final sigma is sigma, sharp s is ss.
+func foldCase(id string) string {
+	lower := strings.ToLower(id)
+	if IsPlainID(id) {
+		return lower
+	}
+	return cases.Fold().String(lower) // of Cherokee, Caser.String exchanges upper and lower case
+}
+
+// foldHost makes what programs call the same host alike: it removes a scheme, a port and a final
+// slash from a name or an address, and joiners that no name may have. An id with a path, a query or
+// a user stays one: a mute of a page must not become one of its site.
+func foldHost(id string) string {
+	host := hostOf(id)
+	if strings.ContainsAny(host, "/?#@") {
+		return strings.ToLower(id)
+	}
+	folded := foldDomain(host)
+	// IDNA keeps joiners that a name may have, in ASCII.
+	if bare := strings.NewReplacer("\u200c", "", "\u200d", "").Replace(folded); bare != "" {
+		folded = bare
+	}
+	if folded != id {
+		return foldHost(folded)
+	}
+	return folded
+}
+
+// hostOf returns the id without scheme, port and final slash; as it is if nothing else is in it.
+func hostOf(id string) string {
+	host := id
+	if scheme, rest, found := strings.Cut(id, "://"); found && isScheme(scheme) {
+		host = strings.TrimSuffix(rest, "/")
+	}
+	if i := strings.LastIndexByte(host, ':'); i > 0 && isPort(host[i+1:]) && takesPort(host[:i]) {
+		host = host[:i]
+	}
+	if host == "" {
+		return id
+	}
+	return host
+}
+
+func isScheme(text string) bool {
+	return text != "" && strings.Trim(strings.ToLower(text), "abcdefghijklmnopqrstuvwxyz0123456789+-.") == ""
+}
+
+func isPort(text string) bool { return len(text) <= 5 && strings.Trim(text, "0123456789") == "" }
+
+// takesPort reports whether a port may follow: a name, or an IPv6 address in brackets.
+func takesPort(host string) bool {
+	if strings.HasPrefix(host, "[") {
+		return strings.HasSuffix(host, "]")
+	}
+	return !strings.Contains(host, ":")
 }
 
 // foldDomain maps a name to ASCII as browsers do. Of a name that has no form in ASCII it returns
@@ -92,6 +188,16 @@ func (r Rollup) appendParents(to []string, id string) []string {
 	return to
 }
 
+// otherTarget returns the target under which the activity may be recorded besides its folded one:
+// see [Fold.Other].
+func (ks *Kinds) otherTarget(a Activity) string {
+	if !ks.folds {
+		return ""
+	}
+	k, _ := ks.Named(a.Kind)
+	return k.Fold.Other(a.Target)
+}
+
 // Canonical returns an activity as it is recorded: with the name of its kind, and a folded target.
 // The error is an [*InvalidError] if it can never be recorded.
 func (ks *Kinds) Canonical(a Activity) (Activity, error) {
@@ -108,8 +214,8 @@ func (ks *Kinds) Canonical(a Activity) (Activity, error) {
 	return a, CheckID(folded, "target")
 }
 
-// Covering returns the ids under which kinds look for ids of a facet: each id folded, and its
-// parents. Nil: the ids as they are.
+// Covering returns the ids under which kinds look for ids of a facet: each id folded, also by the
+// [Fold.Other] form, and their parents. Nil: the ids as they are.
 func (ks *Kinds) Covering(facet Facet, ids []string) (covering []string) {
 	if !ks.folds {
 		return nil
@@ -120,8 +226,11 @@ func (ks *Kinds) Covering(facet Facet, ids []string) (covering []string) {
 	}
 	covering = make([]string, 0, 4*len(ids))
 	for _, id := range ids {
-		id = k.Fold.ID(id)
-		covering = k.Rollup.appendParents(append(covering, id), id)
+		for _, as := range [...]string{k.Fold.ID(id), k.Fold.Other(id)} {
+			if as != "" {
+				covering = k.Rollup.appendParents(append(covering, as), as)
+			}
+		}
 	}
 	return covering
 }

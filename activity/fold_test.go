@@ -15,7 +15,37 @@ func TestFold(t *testing.T) {
 	}{
 		{AsIs, "X.Example.", "X.Example."},
 		{FoldLower, "Go ÄΣ.", "go äσ."},
+		{FoldLower, "ΣΑΣ", "σασ"},
+		{FoldLower, "Straße", "straße"},
+		{FoldCase, "Go ÄΣ.", "go äσ."},
+		{FoldCase, "ΣΑΣ", "σασ"},
+		{FoldCase, "σας", "σασ"},
+		{FoldCase, "Straße", "strasse"},
+		{FoldCase, "STRASSE", "strasse"},
+		{FoldCase, "STRAẞE", "strasse"},
+		{FoldCase, "ﬁx İ", "fix i"},
+		{FoldHost, "x.example", "x.example"},
+		{FoldHost, "X.Example.:443", "x.example"},
+		{FoldHost, "x.example:", "x.example"},
+		{FoldHost, "HTTPS://X.Example", "x.example"},
+		{FoldHost, "https://Bücher.example:8443/", "xn--bcher-kva.example"},
+		{FoldHost, "https://http://x.example:80", "https://http://x.example:80"}, // a path
+		{FoldHost, "x.ex\u200dample", "x.example"},
+		{FoldHost, "Ä\u200d\u200c.Example", "xn--4ca.example"},
+		{FoldHost, "क्\u200dष.example", "xn--11b2ezcw70k.example"}, // a joiner that a name may have
+		{FoldHost, "क्ष.example", "xn--11b2ezc.example"},
+		{FoldHost, "[::1]:80", "[::1]"},
+		{FoldHost, "::1", "::1"},
+		{FoldHost, "https://[2001:DB8::1]:443/", "[2001:db8::1]"},
+		{FoldHost, "https://X.example/A", "https://x.example/a"}, // not all of x.example
+		{FoldHost, "https://u@x.example", "https://u@x.example"},
+		{FoldHost, "x.example:no", "x.example:no"},
+		{FoldHost, "https://", "https://"},
+		{FoldHost, ":443", ":443"},
+		{FoldHost, "\u200d", "\u200d"},
+		{FoldHost, "x。example：443", "x.example"}, // wide forms
 		{FoldDomain, "x.example", "x.example"},
+		{FoldDomain, "https://X.Example:443", "https://x.example:443"},
 		{FoldDomain, "X.Example..", "x.example"},
 		{FoldDomain, "Bücher.example.", "xn--bcher-kva.example"},
 		{FoldDomain, "XN--BCHER-KVA.example", "xn--bcher-kva.example"},
@@ -30,10 +60,55 @@ func TestFold(t *testing.T) {
 			t.Errorf("%q of %q is %q, want %q", c.fold, c.id, got, c.want)
 		}
 	}
+	eachRune(func(r rune) { wantFolded(t, string(r)+"a.b") })
+}
+
+// eachRune calls do for all runes of scripts and symbols, and for each 97th of the ideographs,
+// syllables and planes without letters, which have no case and no mapping of their own.
+func eachRune(do func(r rune)) {
 	for r := rune(0); r <= unicode.MaxRune; r++ {
-		if utf8.ValidRune(r) {
-			wantFolded(t, string(r)+"a.b")
+		large := r >= 0x3400 && r < 0xa000 || r >= 0xac00 && r < 0xf900 || r >= 0x20000
+		if utf8.ValidRune(r) && (!large || r%97 == 0) {
+			do(r)
 		}
+	}
+}
+
+// TestFoldOther: whoever has the earlier form of a fold and whoever has the later one look for what
+// the other records.
+func TestFoldOther(t *testing.T) {
+	for _, c := range []struct {
+		fold     Fold
+		id, want string
+	}{
+		{AsIs, "Straße", ""},
+		{FoldLower, "Straße", "strasse"},
+		{FoldCase, "Straße", "straße"},
+		{FoldCase, "STRASSE", ""},
+		{FoldLower, "σας", "σασ"},
+		{FoldCase, "σας", "σας"},
+		{FoldDomain, "https://X.Example:443", "x.example"},
+		{FoldHost, "https://X.Example:443", "https://x.example:443"},
+		{FoldHost, "X.Example", ""},
+		{FoldHost, "Bücher.example", ""},
+	} {
+		if got := c.fold.Other(c.id); got != c.want {
+			t.Errorf("the other of %q of %q is %q, want %q", c.fold, c.id, got, c.want)
+		}
+	}
+	for _, pair := range [][2]Fold{{FoldLower, FoldCase}, {FoldDomain, FoldHost}} {
+		eachRune(func(r rune) {
+			id := string(r) + "a.b:1"
+			if CheckID(id, "") != nil {
+				return
+			}
+			for i, f := range pair {
+				recorded := pair[1-i].ID(id)
+				if f.ID(id) != recorded && f.Other(id) != recorded {
+					t.Errorf("%q does not look for %q, as which %q records %q", f, recorded, pair[1-i], id)
+				}
+			}
+		})
 	}
 }
 
@@ -43,7 +118,7 @@ func wantFolded(t *testing.T, id string) {
 	if CheckID(id, "") != nil {
 		return
 	}
-	for _, f := range []Fold{FoldLower, FoldDomain} {
+	for _, f := range []Fold{FoldLower, FoldCase, FoldDomain, FoldHost} {
 		once := f.ID(id)
 		if again := f.ID(once); again != once {
 			t.Errorf("%q of %q is %q, and of that %q", f, id, once, again)
@@ -55,7 +130,7 @@ func wantFolded(t *testing.T, id string) {
 }
 
 func FuzzFold(f *testing.F) {
-	for _, id := range []string{"X.Example.", "Bücher。example", "xn--bcher-kva", "xn--a-.Ä", "ẞ", "a\u200d.é"} {
+	for _, id := range []string{"X.Example.", "Bücher。example", "xn--bcher-kva", "xn--a-.Ä", "ẞ", "a\u200d.é", "https://Ä:443/", "[::1]:9", "：：／"} {
 		f.Add(id)
 	}
 	f.Fuzz(wantFolded)

@@ -296,12 +296,12 @@ func (k Kind) validateTarget() error {
 	switch {
 	case err != nil:
 		return fmt.Errorf("target %q: %w", k.Target, err)
-	case k.Fold != AsIs && k.Fold != FoldLower && k.Fold != FoldDomain:
-		return fmt.Errorf("fold %q is not lower or domain", k.Fold)
+	case !k.Fold.known():
+		return fmt.Errorf("fold %q is not case, host, lower or domain", k.Fold)
 	case k.Rollup != NoRollup && k.Rollup != RollupDomain && k.Rollup != RollupPath:
 		return fmt.Errorf("roll-up %q is not domain or path", k.Rollup)
-	case k.Fold == FoldDomain && k.Rollup == RollupPath:
-		return errors.New("the fold domain is not for paths")
+	case (k.Fold == FoldDomain || k.Fold == FoldHost) && k.Rollup == RollupPath:
+		return fmt.Errorf("the fold %s is not for paths", k.Fold)
 	case (k.Fold != AsIs || k.Rollup != NoRollup) && (k.Target == User || k.Target == Post):
 		return errors.New("ids of users and posts have no fold and no roll-up")
 	}

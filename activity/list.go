@@ -1,6 +1,7 @@
 package activity
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -130,12 +131,15 @@ func (r *Recorder) Get(ctx context.Context, user, kind, target string) (*Item, e
 	if err != nil {
 		return nil, err
 	}
-	of := ledger.Item{Kind: k.Name, Target: a.Target}
-	found, err := r.lookup(ctx, user, []ledger.Item{of}, r.pages.Now())
+	of := []ledger.Item{{Kind: k.Name, Target: a.Target}}
+	if other := k.Fold.Other(target); other != "" {
+		of = append(of, ledger.Item{Kind: k.Name, Target: other})
+	}
+	found, err := r.lookup(ctx, user, of, r.pages.Now())
 	if err != nil {
 		return nil, fmt.Errorf("get a %s: %w", k.Name, err)
 	}
-	return found[of], nil
+	return cmp.Or(found[of[0]], found[of[len(of)-1]]), nil
 }
 
 // MaxPreviewed is the largest number of targets of one [Recorder.Preview].

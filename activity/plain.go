@@ -136,27 +136,26 @@ func (p *Plain) write(ctx context.Context, call *prepared) error {
 
 // writeRows records the activities that pages have, in their order, and makes them durable.
 func (p *Plain) writeRows(ctx context.Context, call *prepared) error {
-	for of := call.rows; len(of) > 0; {
-		remove := call.activities[of[0]].Remove
-		n := 1
-		for n < len(of) && call.activities[of[n]].Remove == remove {
-			n++
+	for from, to := 0, 0; from < len(call.rows); from = to {
+		remove := call.row(from).Remove
+		for to < len(call.rows) && call.row(to).Remove == remove {
+			to++
 		}
-		if err := p.writeRun(ctx, call, of[:n], remove); err != nil {
+		if err := p.writeRun(ctx, call, from, to, remove); err != nil {
 			return err
 		}
-		of = of[n:]
 	}
 	// Nothing else could rebuild the pages.
 	return p.persist(ctx)
 }
 
-func (p *Plain) writeRun(ctx context.Context, call *prepared, of []int, remove bool) error {
+// writeRun writes the rows from to until-1, which all add or all remove.
+func (p *Plain) writeRun(ctx context.Context, call *prepared, from, until int, remove bool) error {
 	outcomes := call.outcomes
 	var keys []string
 	var owner []int
-	for _, i := range of {
-		a := call.activities[i]
+	for n := from; n < until; n++ {
+		i, a := call.rows[n], call.row(n)
 		k, _ := p.kinds.Named(a.Kind)
 		own, mirror, mirrored := k.rows(a.User, a.Target)
 		keys, owner = append(keys, own.key()), append(owner, i)

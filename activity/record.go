@@ -3,6 +3,7 @@ package activity
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"time"
@@ -172,15 +173,25 @@ type Batch struct {
 	check      func(Activity) (Activity, error)             // see [Kinds.Canonical]
 	write      func(ctx context.Context, p *prepared) error // records the activities that pages have
 	activities []Activity
+	others     map[int]string // by index of an activity to remove: see [Kinds.otherTarget]
 }
 
 // Add adds an activity. It returns an [*InvalidError] if the activity can never be recorded.
 func (b *Batch) Add(a Activity) error {
-	a, err := b.check(a)
-	if err == nil {
-		b.activities = append(b.activities, a)
+	recorded, err := b.check(a)
+	if err != nil {
+		return err
 	}
-	return err
+	if a.Remove {
+		if other := b.r.kinds.otherTarget(a); other != "" {
+			if b.others == nil {
+				b.others = make(map[int]string)
+			}
+			b.others[len(b.activities)] = other
+		}
+	}
+	b.activities = append(b.activities, recorded)
+	return nil
 }
 
 // Activities returns the activities of the batch, as they are recorded. Nobody may change them.
@@ -189,7 +200,7 @@ func (b *Batch) Activities() []Activity { return b.activities }
 // Record records the activities as [Recorder.Record] and [Plain.Record] do. The error is no
 // [*InvalidError].
 func (b *Batch) Record(ctx context.Context) ([]Outcome, error) {
-	p := b.r.prepare(b.activities)
+	p := b.r.prepare(b)
 	if err := b.write(ctx, p); err != nil {
 		return nil, err
 	}
@@ -204,6 +215,7 @@ func (b *Batch) AddAll(activities []Activity) error {
 	for i, a := range activities {
 		if err := b.Add(a); err != nil {
 			b.activities = b.activities[:from]
+			maps.DeleteFunc(b.others, func(at int, _ string) bool { return at >= from })
 			return Within("activities["+strconv.Itoa(i)+"].", err)
 		}
 	}
@@ -223,18 +235,34 @@ type prepared struct {
 	at         time.Time // of the call
 	outcomes   []Outcome // Ended or Early for those that cannot be recorded now
 	rows       []int     // indexes of those that pages have, because the ledger keeps their kind
+	others     map[int]string
 	seen       seen.Batch
 }
 
-// prepare sorts checked activities by where they are recorded.
-func (r *reader) prepare(activities []Activity) *prepared {
-	p := &prepared{activities: activities, at: r.source.Now(), outcomes: make([]Outcome, len(activities))}
+// row returns the activity of the n-th row. The second of two with one index removes what may be
+// recorded under another target.
+func (p *prepared) row(n int) Activity {
+	i := p.rows[n]
+	a := p.activities[i]
+	if n > 0 && p.rows[n-1] == i {
+		a.Target = p.others[i]
+	}
+	return a
+}
+
+// prepare sorts the activities of a batch by where they are recorded.
+func (r *reader) prepare(b *Batch) *prepared {
+	activities := b.activities
+	p := &prepared{activities: activities, at: r.source.Now(), outcomes: make([]Outcome, len(activities)), others: b.others}
 	for i, a := range activities {
 		if p.outcomes[i] = a.timely(p.at); p.outcomes[i] != Unchanged {
 			continue
 		}
 		if k, _ := r.kinds.Named(a.Kind); k.InLedger() {
 			p.rows = append(p.rows, i)
+			if p.others[i] != "" {
+				p.rows = append(p.rows, i)
+			}
 		} else {
 			r.addSeen(&p.seen, k, a, i)
 		}
@@ -272,8 +300,8 @@ func (r *reader) finish(ctx context.Context, p *prepared) ([]Outcome, error) {
 func (r *Recorder) changes(p *prepared) []ledger.Change {
 	changes := make([]ledger.Change, 0, len(p.rows))
 	all := make([]ledger.Row, 0, 2*len(p.rows))
-	for _, i := range p.rows {
-		a := p.activities[i]
+	for n := range p.rows {
+		a := p.row(n)
 		k, _ := r.kinds.Named(a.Kind)
 		if a.Since.IsZero() {
 			a.Since = p.at

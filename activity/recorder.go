@@ -235,7 +235,7 @@ func (r *Recorder) NewBulk() *Bulk { return &Bulk{r, r.pages.NewBulk(nil)} }
 // returns the outcome of each. Once Finish has returned nil, every View has them, of this Recorder
 // and of others. Errors are those of [Recorder.Record].
 func (b *Bulk) Record(ctx context.Context, batch *Batch) ([]Outcome, error) {
-	call := b.r.prepare(batch.activities)
+	call := b.r.prepare(batch)
 	if len(call.rows) > 0 {
 		written, err := b.pages.Record(ctx, b.r.changes(call))
 		if err != nil {

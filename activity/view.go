@@ -134,8 +134,13 @@ func (r *reader) newView(user string, kinds []Kind) *View {
 
 // Check looks for id among the activities of the i-th kind of the View, and returns the sides on
 // which it is. A match may be a false positive.
-func (v *View) Check(i int, id string) Match {
-	return v.kinds[i].match(v.kinds[i].hash(v.seed, id))
+func (v *View) Check(i int, id string) (on Match) {
+	l := &v.kinds[i]
+	on = l.match(l.hash(v.seed, id))
+	if other := l.kind.Fold.Other(id); other != "" {
+		on |= l.match(favfilter.HashKey(v.seed, other))
+	}
+	return on
 }
 
 // hash returns the hash of an id of the kind's facet.

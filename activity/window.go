@@ -84,7 +84,11 @@ func (v *View) Runs(kind, id string) []seen.Run {
 	if l.window == nil {
 		return nil
 	}
-	return l.window.RunsOf(l.direct.With(l.hash(v.seed, id)))
+	runs := l.window.RunsOf(l.direct.With(l.hash(v.seed, id)))
+	if other := l.kind.Fold.Other(id); len(runs) == 0 && other != "" {
+		runs = l.window.RunsOf(l.direct.With(favfilter.HashKey(v.seed, other)))
+	}
+	return runs
 }
 
 // Record records that the user has the named kind of the View with each of targets. The kind must

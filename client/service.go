@@ -13,6 +13,8 @@ type Kind struct {
 	Plural        string   `json:"plural"` // its second name in requests
 	Target        string   `json:"target"` // "user", "post" or the facet of the posts that it looks at
 	Effect        string   `json:"effect"` // "drop", "annotate" or "keep"
+	Fold          string   `json:"fold"`   // how ids of the target are made alike, such as "case"; "": they are not
+	Rollup        string   `json:"rollup"` // which ids it covers besides its own, such as "domain"; "": none
 	Over          []string `json:"over"`   // the kinds that it overrules if it keeps
 	Roles         []string `json:"roles"`  // of users on a post, in which it looks at them; nil: all
 	Fanout        bool     `json:"fanout"` // checked at fan-out, although it is one-way

@@ -95,7 +95,7 @@ type facetID struct{ facet, given, recorded string }
 func facetIDs() (all []facetID) {
 	for facet, forms := range map[string]map[string]string{
 		"domain": {
-			"example": "example Example EXAMPLE.", "x.example": "x.example X.example.", "a_b.x.example": "a_b.X.Example",
+			"example": "example Example EXAMPLE.", "x.example": "x.example X.example. https://x.example:443 X.Example:8080", "a_b.x.example": "a_b.X.Example",
 			"xn--bcher-kva.example": "Bücher.example xn--BCHER-kva.example. bücher。EXAMPLE", "y.test": "y.test Y.TEST",
 			"test": "test", "ax.example": "ax.example", "2.3.4.5.6.7.x.example": "2.3.4.5.6.7.X.example",
 			"1.2.3.4.5.6.7.x.example": "1.2.3.4.5.6.7.x.example", "0.1.2.3.4.5.6.7.x.example": "0.1.2.3.4.5.6.7.x.example.",
@@ -105,7 +105,7 @@ func facetIDs() (all []facetID) {
 			"b.example/X": "b.example/X", "b.example/x/3/4/5/6/7/8": "b.example/x/3/4/5/6/7/8", "//c": "//c", "c": "c",
 			"b.example/x/3/4/5/6/7/8/9": "b.example/x/3/4/5/6/7/8/9", "b.example/x/3/4/5/6/7/8/9/10": "b.example/x/3/4/5/6/7/8/9/10",
 		},
-		"tag": {"go": "go GO Go", "straße": "STRAẞE Straße", "strasse": "strasse", "go.": "Go."},
+		"tag": {"go": "go GO Go", "strasse": "STRAẞE Straße strasse STRASSE", "σασ": "ΣΑΣ σας", "go.": "Go."},
 	} {
 		for recorded, given := range forms {
 			for id := range strings.FieldsSeq(given) {
@@ -135,10 +135,10 @@ func (id facetID) below(other string) bool {
 // fan-outs and explanations say what plain maps say.
 func TestFacetsAreModel(t *testing.T) {
 	kinds := moreKinds(t,
-		activity.Kind{Name: "domain-mute", Plural: "domain-mutes", Target: "domain", Effect: activity.Drop, Fanout: true, Fold: activity.FoldDomain, Rollup: activity.RollupDomain},
+		activity.Kind{Name: "domain-mute", Plural: "domain-mutes", Target: "domain", Effect: activity.Drop, Fanout: true, Fold: activity.FoldHost, Rollup: activity.RollupDomain},
 		activity.Kind{Name: "url-mute", Plural: "url-mutes", Target: "url", Effect: activity.Drop, Fanout: true, Rollup: activity.RollupPath},
-		activity.Kind{Name: "tag-mute", Plural: "tag-mutes", Target: "tag", Effect: activity.Drop, Fanout: true, Fold: activity.FoldLower},
-		activity.Kind{Name: "tag-seen", Plural: "tags-seen", Target: "tag", Effect: activity.Annotate, Window: 240 * time.Hour, Fold: activity.FoldLower},
+		activity.Kind{Name: "tag-mute", Plural: "tag-mutes", Target: "tag", Effect: activity.Drop, Fanout: true, Fold: activity.FoldCase},
+		activity.Kind{Name: "tag-seen", Plural: "tags-seen", Target: "tag", Effect: activity.Annotate, Window: 240 * time.Hour, Fold: activity.FoldCase},
 	)
 	r := openWith(t, activity.Config{Kinds: kinds, FalsePositiveRate: 1e-8, MaxSharedKeys: 16})
 	p, err := activity.OpenPlain(t.Context(), activity.PlainConfig{Store: &favfilter.Memory{}, Kinds: kinds, FalsePositiveRate: 1e-8})
@@ -303,6 +303,104 @@ func (m *facetModel) list(r *activity.Recorder, user string) {
 		if err != nil || preview.Present != n || preview.Total != len(distinct) {
 			m.Fatalf("%s has %v: preview %+v, %v", user, m.has[user], preview, err)
 		}
+	}
+}
+
+// TestFoldUpgrade: while some processes have the earlier form of a fold and others the later one,
+// each finds what others recorded, and undoes it. What the earlier form recorded is found and undone
+// for good.
+func TestFoldUpgrade(t *testing.T) {
+	of := func(tag, domain activity.Fold) *activity.Kinds {
+		return moreKinds(t,
+			activity.Kind{Name: "tag-mute", Plural: "tag-mutes", Target: "tag", Effect: activity.Drop, Fanout: true, Fold: tag},
+			activity.Kind{Name: "tag-seen", Plural: "tags-seen", Target: "tag", Effect: activity.Drop, Window: 240 * time.Hour, Fold: tag},
+			activity.Kind{Name: "domain-mute", Plural: "domain-mutes", Target: "domain", Effect: activity.Drop, Fanout: true,
+				Fold: domain, Rollup: activity.RollupDomain},
+		)
+	}
+	earlier, later := of(activity.FoldLower, activity.FoldDomain), of(activity.FoldCase, activity.FoldHost)
+	l, store := openLedger(t, 16), &favfilter.Memory{}
+	open := func(kinds *activity.Kinds) *activity.Recorder {
+		return openWith(t, activity.Config{Ledger: l, Store: store, Kinds: kinds, FalsePositiveRate: 1e-8})
+	}
+	processes := map[string]*activity.Recorder{"earlier": open(earlier), "later": open(later)}
+	for _, c := range []struct{ facet, muted, posted, by string }{
+		{"tag", "straße", "straße", ""}, // in any process, from any
+		{"tag", "ΣΑΣ", "σας", ""},
+		{"tag", "σας", "σας", ""},
+		{"domain", "https://x.example:443", "https://x.example:443", ""},
+		{"domain", "x.example", "https://a.x.example:443", ""},
+		{"domain", "x.exam\u200dple", "x.exam\u200dple", ""},
+		{"tag", "straße", "STRASSE", "later"}, // what the earlier form missed
+		{"tag", "σας", "ΣΑΣ", "later"},
+		{"domain", "https://x.example:443", "x.example", "later"},
+		{"domain", "x.exam\u200dple", "x.example", "later"},
+	} {
+		for writer, w := range processes {
+			for undoer, u := range processes {
+				if c.by != "" && (writer != c.by || undoer != c.by) {
+					continue
+				}
+				record(t, w, "1 "+c.facet+"-mute "+c.muted)
+				for reader, r := range processes {
+					wantDropped(t, r, c.facet, c.posted, true, fmt.Sprintf("%+v recorded by %s, read by %s", c, writer, reader))
+					if item, err := r.Get(t.Context(), "1", c.facet+"-mute", c.muted); err != nil || item == nil {
+						t.Errorf("%+v recorded by %s: %s has %v, %v", c, writer, reader, item, err)
+					}
+				}
+				undo := activity.Activity{User: "1", Kind: c.facet + "-mute", Target: c.muted, Remove: true}
+				if done, err := u.Record(t.Context(), []activity.Activity{undo}); err != nil || done[0] != activity.Changed {
+					t.Errorf("%+v recorded by %s: %s undoes %v, %v", c, writer, undoer, done, err)
+				}
+				wantDropped(t, w, c.facet, c.posted, false, fmt.Sprintf("%+v recorded by %s, undone by %s", c, writer, undoer))
+			}
+		}
+	}
+	plain, err := activity.OpenPlain(t.Context(), activity.PlainConfig{Store: &favfilter.Memory{}, Kinds: earlier, FalsePositiveRate: 1e-8})
+	must(t, err)
+	t.Cleanup(plain.Close)
+	for name, to := range map[string]interface {
+		Record(ctx context.Context, activities []activity.Activity) ([]activity.Outcome, error)
+	}{"with a ledger": processes["earlier"], "without": plain} {
+		of := func(target string, remove bool) activity.Activity {
+			return activity.Activity{User: "1", Kind: "tag-mute", Target: target, Remove: remove}
+		}
+		// In their order: the first two leave STRASSE recorded, the third removes it again.
+		done, err := to.Record(t.Context(), []activity.Activity{of("straße", true), of("STRASSE", false), of("straße", true), of("go", true)})
+		must(t, err)
+		want := []activity.Outcome{activity.Unchanged, activity.Changed, activity.Changed, activity.Unchanged}
+		if !slices.Equal(done, want) {
+			t.Errorf("%s: %v, want %v", name, done, want)
+		}
+	}
+	record(t, processes["earlier"], "1 tag-seen straße")
+	wantDropped(t, processes["later"], "tag", "straße", true, "in a window")
+}
+
+// wantDropped asks in all ways whether 1 loses a post with the id of the facet.
+func wantDropped(t *testing.T, r *activity.Recorder, facet, id string, want bool, when string) {
+	t.Helper()
+	post := feed.Post{ID: "p", Author: "9", Facets: map[activity.Facet][]string{activity.Facet(facet): {id}}}
+	for _, exact := range []bool{false, true} {
+		if a := filter(t, r, feed.Request{Viewer: "1", Posts: []feed.Post{post}, Exact: exact}); (len(a.Dropped) == 1) != want {
+			t.Errorf("%s: a feed drops %+v, exact %v", when, a.Dropped, exact)
+		}
+	}
+	if e, err := feed.Explain(t.Context(), r, "1", post); err != nil || e.Dropped != want {
+		t.Errorf("%s: explained as %+v, %v", when, e, err)
+	}
+	fanned := fanOut(t, r, feed.FanoutRequest{Post: post, Viewers: []string{"1"}}).Dropped
+	if (len(fanned) == 1) != want && !strings.HasPrefix(when, "in a window") {
+		t.Errorf("%s: a fan-out drops %+v", when, fanned)
+	}
+	v, err := r.View(t.Context(), "1", r.Kinds().All()[4:])
+	must(t, err)
+	found := v.Check(0, id)|v.Check(1, id)|v.Check(2, id) != activity.None
+	if found != want && !strings.Contains(id, "a.x") { // a View knows no parents
+		t.Errorf("%s: a view has %v", when, found)
+	}
+	if runs := v.Runs("tag-seen", id); want && strings.HasPrefix(when, "in a window") && len(runs) != 1 {
+		t.Errorf("%s: the window has %v", when, runs)
 	}
 }
 

@@ -22,51 +22,66 @@ const (
 	auditStdout = "-"      // a value of --audit-log
 	idKeyFile   = "id.key" // in the data directory
 	localhost   = "localhost"
+	addrFlag    = "--addr"
 )
+
+// doorFlags set who may connect to a listening process.
+type doorFlags struct {
+	InsecureNoAuth bool   `help:"${no_auth}"`
+	AuthFile       string `help:"${auth_file}"     placeholder:"FILE"`
+	TLSCert        string `help:"${tls_cert}"      placeholder:"FILE"`
+	TLSKey         string `help:"${tls_key}"       placeholder:"FILE"`
+	TLSClientCA    string `help:"${tls_client_ca}" placeholder:"FILE"`
+}
 
 // accessFlags set who may call the service, and how often.
 type accessFlags struct {
-	InsecureNoAuth bool        `help:"${no_auth}"`
-	AuthFile       string      `help:"${auth_file}"     placeholder:"FILE"`
-	RateLimit      access.Rate `help:"${rate_limit}"    placeholder:"RATE"`
-	UserRateLimit  access.Rate `help:"${user_rate}"     placeholder:"RATE"`
-	TLSCert        string      `help:"${tls_cert}"      placeholder:"FILE"`
-	TLSKey         string      `help:"${tls_key}"       placeholder:"FILE"`
-	TLSClientCA    string      `help:"${tls_client_ca}" placeholder:"FILE"`
-	AuditLog       string      `default:"off"           help:"${audit_log}" placeholder:"FILE"`
-	AuditReads     bool        `help:"${audit_reads}"`
-	AuditFailure   string      `default:"refuse"        enum:"refuse,drop"  help:"${audit_failure}" placeholder:"ACTION"`
-	IDKeyFile      string      `help:"${id_key_file}"   placeholder:"FILE"`
+	doorFlags
+
+	RateLimit     access.Rate `help:"${rate_limit}"  placeholder:"RATE"`
+	UserRateLimit access.Rate `help:"${user_rate}"   placeholder:"RATE"`
+	AuditLog      string      `default:"off"         help:"${audit_log}" placeholder:"FILE"`
+	AuditReads    bool        `help:"${audit_reads}"`
+	AuditFailure  string      `default:"refuse"      enum:"refuse,drop"  help:"${audit_failure}" placeholder:"ACTION"`
+	IDKeyFile     string      `help:"${id_key_file}" placeholder:"FILE"`
 }
 
 // check returns the mistakes in the flags, in the files that they name, and in the address.
 func (f *accessFlags) check(ctx context.Context, addr string) error {
 	var all checks
-	all.wantf((f.TLSCert == "") == (f.TLSKey == ""), "--tls-cert: requires --tls-key, and the other way round")
-	all.wantf(f.TLSClientCA == "" || f.TLSCert != "", "--tls-client-ca: requires --tls-cert")
 	all.wantf(f.RateLimit == access.Rate{} || f.AuthFile != "", "--rate-limit: requires --auth-file")
 	all.wantf(f.AuditLog != "", "--audit-log: empty, want a file, - or off")
 	all.wantf(!f.AuditReads || f.AuditLog != auditOff, "--audit-reads: requires --audit-log")
-	all.note(checkAddresses(addr))
-	_, err := f.open(ctx, addr, slog.New(slog.DiscardHandler))
+	all.note(f.doorFlags.check(ctx, addrFlag, addr))
+	return all.err()
+}
+
+// check returns the mistakes in the flags, in the files that they name, and in the address, which
+// the named flag sets.
+func (f *doorFlags) check(ctx context.Context, flag, addr string) error {
+	var all checks
+	all.wantf((f.TLSCert == "") == (f.TLSKey == ""), "--tls-cert: requires --tls-key, and the other way round")
+	all.wantf(f.TLSClientCA == "" || f.TLSCert != "", "--tls-client-ca: requires --tls-cert")
+	all.note(checkAddresses(flag, addr))
+	_, err := f.open(ctx, flag, addr, access.Rate{}, slog.New(slog.DiscardHandler))
 	all.note(err)
 	return all.err()
 }
 
 // checkExposure reports whether other machines can reach an address. It refuses such an address
 // without --auth-file and without --insecure-no-auth.
-func (f *accessFlags) checkExposure(ctx context.Context, addr string) (exposed bool, err error) {
+func (f *doorFlags) checkExposure(ctx context.Context, flag, addr string) (exposed bool, err error) {
 	host, port, err := net.SplitHostPort(addr)
 	if err == nil {
 		_, err = net.DefaultResolver.LookupPort(ctx, "tcp", port)
 	}
 	if err != nil {
-		return false, fmt.Errorf("--addr: %w: want <host>:<port>", err)
+		return false, fmt.Errorf("%s: %w: want <host>:<port>", flag, err)
 	}
 	ips := []netip.Addr{netip.IPv4Unspecified()} // the meaning of an empty host
 	if host != "" {
 		if ips, err = net.DefaultResolver.LookupNetIP(ctx, "ip", host); err != nil {
-			return false, fmt.Errorf("--addr %s: %w", addr, err)
+			return false, fmt.Errorf("%s %s: %w", flag, addr, err)
 		}
 	}
 	for _, ip := range ips {
@@ -75,8 +90,8 @@ func (f *accessFlags) checkExposure(ctx context.Context, addr string) (exposed b
 		case f.AuthFile != "" || f.InsecureNoAuth:
 			exposed = true
 		default:
-			return true, usageError{fmt.Errorf("--addr %s: other machines can reach %s without authentication: "+
-				"give --auth-file, choose a loopback address, or allow it with --insecure-no-auth", addr, ip)}
+			return true, usageError{fmt.Errorf("%s %s: other machines can reach %s without authentication: "+
+				"give --auth-file, choose a loopback address, or allow it with --insecure-no-auth", flag, addr, ip)}
 		}
 	}
 	return exposed, nil
@@ -90,21 +105,27 @@ type gate struct {
 	watches      sync.WaitGroup
 }
 
-// open reads the files that the flags name. It keeps warnings for start, because the log's first
-// line comes before them.
+// open opens the door of the service, and limits how often users are written and read.
 func (f *accessFlags) open(ctx context.Context, addr string, log *slog.Logger) (*gate, error) {
+	g, err := f.doorFlags.open(ctx, addrFlag, addr, f.RateLimit, log)
+	g.access.Users = access.NewUsers(f.UserRateLimit)
+	return g, err
+}
+
+// open reads the files that the flags name. It keeps warnings for start, because the log's first
+// line comes before them. The rate is that of each token.
+func (f *doorFlags) open(ctx context.Context, flag, addr string, rate access.Rate, log *slog.Logger) (*gate, error) {
 	g := &gate{}
 	var all checks
 	exposed := false
 	for _, a := range tcpAddresses(addr) { // the mode of a Unix socket says who may use it
-		reached, err := f.checkExposure(ctx, a)
+		reached, err := f.checkExposure(ctx, flag, a)
 		exposed = exposed || reached
 		all.note(err)
 	}
-	g.access.Users = access.NewUsers(f.UserRateLimit)
 	var err error
 	if f.AuthFile != "" {
-		if g.access.Tokens, err = access.OpenTokens(access.TokensConfig{File: f.AuthFile, Rate: f.RateLimit, Logger: log}); err != nil {
+		if g.access.Tokens, err = access.OpenTokens(access.TokensConfig{File: f.AuthFile, Rate: rate, Logger: log}); err != nil {
 			all.note(usageError{fmt.Errorf("--auth-file: %w", err)})
 		}
 		g.warnOfFile(f.AuthFile)

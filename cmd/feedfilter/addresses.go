@@ -30,15 +30,15 @@ func tcpAddresses(addr string) []string {
 }
 
 // checkAddresses returns duplicate addresses and mistakes in socket paths. checkExposure checks the
-// other addresses.
-func checkAddresses(addr string) error {
+// other addresses. flag sets them.
+func checkAddresses(flag, addr string) error {
 	var all checks
 	list := addresses(addr)
 	for i, a := range list {
 		_, port, _ := net.SplitHostPort(a)
-		all.wantf(port == "0" || !slices.Contains(list[:i], a), "--addr: duplicate address %s", a)
+		all.wantf(port == "0" || !slices.Contains(list[:i], a), "%s: duplicate address %s", flag, a)
 		if path, ok := strings.CutPrefix(a, unixScheme); ok {
-			all.wantf(path != "" && len(path) <= maxSocketPath, "--addr: %s: path of %d bytes, want 1 to %d", a, len(path), maxSocketPath)
+			all.wantf(path != "" && len(path) <= maxSocketPath, "%s: %s: path of %d bytes, want 1 to %d", flag, a, len(path), maxSocketPath)
 		}
 	}
 	return all.err()
@@ -53,13 +53,13 @@ func socketMode(text string) (fs.FileMode, error) {
 	return fs.FileMode(mode), nil
 }
 
-// listenAll listens on all addresses, or on none.
-func listenAll(ctx context.Context, addr string, mode fs.FileMode) ([]net.Listener, error) {
+// listenAll listens on all addresses, or on none. flag sets them.
+func listenAll(ctx context.Context, flag, addr string, mode fs.FileMode) ([]net.Listener, error) {
 	var all []net.Listener
 	for _, a := range addresses(addr) {
 		l, err := listenOn(ctx, a, mode)
 		if err != nil {
-			return nil, errors.Join(fmt.Errorf("--addr: %w", err), closeAll(all))
+			return nil, errors.Join(fmt.Errorf("%s: %w", flag, err), closeAll(all))
 		}
 		all = append(all, l)
 	}

@@ -21,8 +21,11 @@ type configCheckCmd struct {
 	Serve serveCmd `embed:""`
 }
 
-// Run prints ok. It is not called if a setting is wrong.
-func (*configCheckCmd) Run(_ context.Context, std stdio) error {
+// Run prints ok, and which variables have no effect. It is not called if a setting is wrong.
+func (*configCheckCmd) Run(_ context.Context, std stdio, chosen *invocation) error {
+	for _, variable := range chosen.command.Unused {
+		std.note("feedfilter: has no effect on serve: " + variable)
+	}
 	_, err := fmt.Fprintln(std.out, "ok")
 	return err
 }

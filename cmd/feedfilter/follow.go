@@ -85,6 +85,8 @@ type followCmd struct {
 	Resync  bool        `help:"${follow_resync}"`
 	Release string      `help:"${follow_release}" placeholder:"KIND"`
 
+	Monitor monitorFlags `embed:""`
+
 	IDKeyFile string `help:"${id_key_file}" placeholder:"FILE"`
 }
 
@@ -110,6 +112,10 @@ func (c *followCmd) Run(ctx context.Context, std stdio) (err error) {
 		debug.SetGCPercent(60) // keeps a million rows of a transaction within 200 MiB
 	}
 	log := c.Data.logger(std)
+	gate, err := c.Monitor.open(ctx, &c.Data, log)
+	if err != nil {
+		return fmt.Errorf("follow: %w", err)
+	}
 	d, err := c.Data.open(ctx, log, nil)
 	if errors.Is(err, ledger.ErrInUse) {
 		err = fmt.Errorf("%w; or follow within the service: serve --follow", err)
@@ -123,12 +129,7 @@ func (c *followCmd) Run(ctx context.Context, std stdio) (err error) {
 		return fmt.Errorf("follow: %w", err)
 	}
 	if c.Release != "" {
-		if err := r.Release(ctx, c.Release); err != nil {
-			return fmt.Errorf("follow: %w", err)
-		}
-		std.note(c.Release + " is an ordinary kind now. If no kind of the source is followed, run on it: " +
-			"SELECT pg_drop_replication_slot('feedfilter_" + c.Source.SourceName + "'); DROP PUBLICATION feedfilter_" + c.Source.SourceName)
-		return nil
+		return c.release(ctx, r, std)
 	}
 	ids, warning, err := openIDs(c.IDKeyFile, c.Data.DataDir, false)
 	if err != nil {
@@ -142,7 +143,35 @@ func (c *followCmd) Run(ctx context.Context, std stdio) (err error) {
 		return fmt.Errorf("follow: %w", err)
 	}
 	f.Create, f.Resync = c.Create, c.Resync
+	if gate != nil {
+		halt, err := c.Monitor.serve(ctx, gate, &c.Data, d, func() []follow.Status { return follow.Statuses(r, f) }, log)
+		if err != nil {
+			return fmt.Errorf("follow: %w", err)
+		}
+		watching, end := context.WithCancel(ctx)
+		var watch sync.WaitGroup
+		watch.Go(func() { f.Watch(watching) })
+		defer func() {
+			end()
+			watch.Wait()
+			err = errors.Join(err, halt())
+		}()
+	}
 	return f.Run(ctx)
+}
+
+// release makes a kind ordinary, and says what else is to do.
+func (c *followCmd) release(ctx context.Context, r *activity.Recorder, std stdio) error {
+	kind := c.Release
+	if k, ok := r.Kinds().Named(kind); ok { // the kind of a source may have left the file of kinds
+		kind = k.Name
+	}
+	if err := r.Release(ctx, kind); err != nil {
+		return fmt.Errorf("follow: %w", err)
+	}
+	std.note(kind + " is an ordinary kind now. If no kind of the source is followed, run on it: " +
+		"SELECT pg_drop_replication_slot('feedfilter_" + c.Source.SourceName + "'); DROP PUBLICATION feedfilter_" + c.Source.SourceName)
+	return nil
 }
 
 // report prints what the source looks like, and the rows that are not valid.
@@ -194,7 +223,9 @@ func (r *running) follow(ctx context.Context) {
 	following.Go(func() {
 		for ctx.Err() == nil {
 			if err := r.follower.Run(ctx); err != nil {
-				r.log.ErrorContext(ctx, "stopped following the source", "error", err, "again_in", stoppedPause.String())
+				r.log.ErrorContext(ctx, "stopped following the source", "error", err, "again_in", stoppedPause.String(),
+					"effect", "feeds lack all that the app writes from now on, of all tables and users",
+					"do", "correct what the error names, then run follow --resync: see docs/FOLLOW.md")
 			}
 			select {
 			case <-ctx.Done():

@@ -25,7 +25,7 @@ const description = "Filters feeds: users block each other, hide, like and see p
 	"tells which of hundreds of candidates a viewer must not see.\n\n" +
 	"Every flag of a command that has --config can also be set in the environment, as FEEDFILTER_<FLAG>, " +
 	"or in a JSON file of flags by name. A flag overrides the environment, and the environment overrides the file. " +
-	"Unknown names are refused."
+	"Unknown names are refused. In the file, a command takes flags of serve, and its own; in the environment, those of all commands."
 
 // helpText holds the help of flags and arguments by the names that the tags use, each below a line
 // "# <name>". It also holds what the help of a command says below its summary, below a line

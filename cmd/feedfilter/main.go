@@ -10,11 +10,11 @@ import (
 	"os"
 	"os/signal"
 	"slices"
-	"strings"
 	"syscall"
 
 	"github.com/alecthomas/kong"
 
+	"github.com/feedfilter/feedfilter/internal/doctor"
 	"github.com/feedfilter/feedfilter/internal/settings"
 )
 
@@ -94,8 +94,7 @@ func complain(to io.Writer, err error) {
 	note := func(line string) { _, _ = fmt.Fprintln(to, line) }
 	var wrong *settings.MistakesError
 	if !errors.As(err, &wrong) {
-		// On one line: joined errors, and those of pgx, have several.
-		note("feedfilter: " + strings.NewReplacer(":\n\t", ": ", "\n\t", "; ", "\n", "; ").Replace(err.Error()))
+		note("feedfilter: " + doctor.OneLine(err))
 		return
 	}
 	help := "(see " + wrong.Command + " --help)"

@@ -123,7 +123,7 @@ func (r *running) listen(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	if r.listeners, err = listenAll(ctx, r.Addr, mode); err != nil {
+	if r.listeners, err = listenAll(ctx, addrFlag, r.Addr, mode); err != nil {
 		return err
 	}
 	r.onClose(func() error { return closeAll(r.listeners) })
@@ -180,6 +180,9 @@ func (r *running) serve(ctx context.Context, hup <-chan os.Signal, chosen *invoc
 		}()
 	}
 	r.logRedis(ctx)
+	for _, variable := range chosen.command.Unused {
+		r.log.WarnContext(ctx, "variable has no effect on serve", "variable", variable)
+	}
 	reload := &reloader{now: chosen, kinds: r.data.activities.Kinds(), files: r.gate.reload, log: r.log, live: r.live()}
 	for {
 		select {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"slices"
@@ -140,16 +141,16 @@ type tokenCheckCmd struct {
 	TokenFile string `help:"${token_checked}" placeholder:"FILE"`
 }
 
-// Run checks the file, and looks up a token in it.
+// Run checks the file, and looks up a token in it, if there is one.
 func (c *tokenCheckCmd) Run(ctx context.Context, std stdio) error {
 	tokens, err := access.OpenTokens(access.TokensConfig{File: c.AuthFile})
 	if err != nil {
 		return fmt.Errorf("--auth-file: %w", err)
 	}
-	token, err := clientFlags{c.TokenFile}.token(ctx)
+	token, err := c.token(ctx, std)
 	if err != nil || token == "" {
 		if err == nil {
-			_, err = fmt.Fprintln(std.out, "ok")
+			_, err = fmt.Fprintln(std.out, "ok: the file is valid; no token was looked up: see --token-file")
 		}
 		return err
 	}
@@ -159,6 +160,15 @@ func (c *tokenCheckCmd) Run(ctx context.Context, std stdio) error {
 	}
 	_, err = fmt.Fprintf(std.out, "ok: %s, with %v\n", found.Name, found.Scopes)
 	return err
+}
+
+// token returns the token to look up, "" if there is none.
+func (c *tokenCheckCmd) token(ctx context.Context, std stdio) (string, error) {
+	if c.TokenFile == "-" {
+		text, err := io.ReadAll(std.in)
+		return oneToken(c.TokenFile, text, err)
+	}
+	return clientFlags{c.TokenFile}.token(ctx)
 }
 
 // clientFlags are the flags of commands that call a service.
@@ -172,12 +182,17 @@ func (f clientFlags) token(context.Context) (string, error) {
 		return strings.TrimSpace(os.Getenv(tokenVariable)), nil
 	}
 	text, err := os.ReadFile(f.TokenFile)
+	return oneToken(f.TokenFile, text, err)
+}
+
+// oneToken returns the token in the text of --token-file.
+func oneToken(name string, text []byte, err error) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("--token-file: %w", err)
 	}
 	token := strings.TrimSpace(string(text))
 	if token == "" || strings.ContainsAny(token, "\r\n") {
-		return "", fmt.Errorf("--token-file %s: want exactly one token", f.TokenFile)
+		return "", fmt.Errorf("--token-file %s: want exactly one token", name)
 	}
 	return token, nil
 }

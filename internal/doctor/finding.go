@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"unicode"
@@ -43,9 +44,17 @@ func fail(found, todo string) finding { return finding{Fail, found, todo} }
 
 // words returns an error on one line, with deadlines in plain words.
 func words(err error) string {
-	return strings.NewReplacer(":\n\t", ": ", "\n\t", "; ", "\n", "; ",
+	return strings.NewReplacer(
 		context.DeadlineExceeded.Error(), "no answer in time", os.ErrDeadlineExceeded.Error(), "no answer in time",
-	).Replace(err.Error())
+	).Replace(OneLine(err))
+}
+
+// OneLine returns an error on one line: joined errors, and those of pgx, have several. pgx first
+// tries TLS unless the URL says otherwise, so that a server without TLS is named for that, too. That
+// line is left out where another one has the reason.
+func OneLine(err error) string {
+	text := strings.NewReplacer(":\n\t", ": ", "\n\t", "; ", "\n", "; ").Replace(err.Error())
+	return regexp.MustCompile(`\S+ \([^)]*\): tls error: server refused TLS connection; `).ReplaceAllString(text, "")
 }
 
 // printable makes text from a server safe for a terminal and for JSON.

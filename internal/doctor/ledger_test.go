@@ -148,3 +148,23 @@ func TestPostgresRights(t *testing.T) {
 		}
 	}
 }
+
+// TestOneLine: a missing database is the reason, not that the server has no TLS, which pgx tries
+// first. Without another reason, the missing TLS is one.
+func TestOneLine(t *testing.T) {
+	t.Parallel()
+	at := "postgres://postgres@" + pgtest.Start(t).Addr()
+	for url, want := range map[string]string{
+		at + "/nosuch":                   `database "nosuch" does not exist`,
+		at + "/postgres?sslmode=require": "server refused TLS connection",
+	} {
+		_, err := ledger.Open(t.Context(), url, ledger.Options{Pages: 16})
+		if err == nil {
+			t.Fatalf("%s opens", url)
+		}
+		got := OneLine(err)
+		if tls := strings.Contains(got, "refused TLS"); !strings.Contains(got, want) || strings.Contains(got, "\n") || tls != strings.Contains(want, "TLS") {
+			t.Errorf("%s: %s", url, got)
+		}
+	}
+}

@@ -1,6 +1,7 @@
 package follow
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
@@ -293,9 +294,18 @@ func (i *intake) change(e *Event, t *Table, at time.Time) (changes []activity.So
 	var before, after row
 	if e.Op == "u" || e.Op == "d" {
 		before, err = e.row(t, "before", e.Before, nil)
+		if bad, invalid := errors.AsType[*rowError](err); invalid && i.Skip {
+			before, err = nil, nil // it was never recorded
+		} else if invalid {
+			return nil, incomplete(t, "before is not valid: %v", bad)
+		}
 	}
+	var refused error // the new row has a value that no row may have
 	if e.Op != "d" && err == nil {
 		after, err = e.row(t, "after", e.After, before)
+		if bad, invalid := errors.AsType[*rowError](err); invalid {
+			after, err, refused = nil, nil, bad
+		}
 	}
 	if before != nil && err == nil && !i.Skip { // where PostgreSQL has no old value, Debezium has 0 or ""
 		_, err = t.gives(before, i.Kinds)
@@ -303,9 +313,10 @@ func (i *intake) change(e *Event, t *Table, at time.Time) (changes []activity.So
 			return nil, incomplete(t, "before is not valid: %v", bad)
 		}
 	}
-	if err == nil {
+	if err == nil && (refused == nil || before != nil) {
 		changes, err = i.changes(t, at, before, after)
 	}
+	err = cmp.Or(err, refused)
 	if _, invalid := errors.AsType[*rowError](err); err != nil && !invalid {
 		return nil, incomplete(t, "%v", err)
 	}
@@ -320,7 +331,12 @@ func (e *Event) row(t *Table, member string, object jsontext.Value, old row) (ro
 	}
 	texts := make(map[string]*string)
 	for _, column := range t.columns() {
-		switch value := values[column]; value.Kind() {
+		value := values[column]
+		if kind := value.Kind(); t.isID(column) && (kind == jsontext.KindTrue || kind == jsontext.KindFalse ||
+			kind == jsontext.KindNumber && !isWhole(string(value))) {
+			return nil, &rowError{t.Table, []cell{{column, string(value)}}, errors.New("an id is a whole number such as 15, or a string")}
+		}
+		switch value.Kind() {
 		case jsontext.KindInvalid: // it is missing
 		case jsontext.KindNull:
 			texts[column] = nil
@@ -344,6 +360,14 @@ func (e *Event) row(t *Table, member string, object jsontext.Value, old row) (ro
 		}
 		return text, known
 	}, nil
+}
+
+// isWhole reports whether the text of a number is that of an id: a whole number as databases print
+// it, of any size. Others, such as 1.5, 1.0, 1e3 and -0, have several texts, and each would be an id
+// of its own.
+func isWhole(text string) bool {
+	digits := strings.TrimPrefix(text, "-")
+	return strings.Trim(digits, "0123456789") == "" && text != "-0" // JSON has no leading zeros
 }
 
 // number returns the text of a number: a time if the column is one of times.

@@ -455,6 +455,45 @@ func TestRefusedEvents(t *testing.T) {
 	s.refuses(t, CodeIncompleteRow, full, pg("d", "blocks", 180, 190, block(1, `"__debezium_unavailable_value"`), ""))
 }
 
+// TestNumbersOfEvents: an id is a whole number as databases print it. Others have several texts for
+// one number, and each would be an id of its own.
+func TestNumbersOfEvents(t *testing.T) {
+	s := newSink(t)
+	whole := []string{"0", "15", "-7", "9223372036854775807", "18446744073709551615", "123456789012345678901234567890"}
+	var want []string
+	for n, id := range whole {
+		s.want(t, recorded(1), pg("c", "blocks", 100+n, 110+n, "", blockRow(n, `"u"`, id)))
+		want = append(want, "block u "+id)
+	}
+	slices.Sort(want)
+	s.wantHas(t, want...)
+	const sentence = "an id is a whole number such as 15, or a string"
+	others := []string{"1.5", "1.0", "1e3", "1E3", "1e400", "1e-400", "-0", "-0.0", "15.0", "true", "false"}
+	for _, id := range others {
+		for _, event := range []string{
+			pg("c", "blocks", 200, 210, "", block(1, id)),
+			pg("c", "blocks", 200, 210, "", block(id, 1)),
+			pg("c", "list_members", 200, 210, "", `{"list_id":`+id+`,"member_id":1,"ok":true}`),
+			pg("u", "blocks", 200, 210, block(`"u"`, 15), block(1, id)),
+		} {
+			s.refuses(t, CodeInvalidRow, sentence, event)
+		}
+		s.refuses(t, CodeIncompleteRow, sentence, pg("d", "blocks", 200, 210, block(1, id), ""))
+		s.refuses(t, CodeIncompleteRow, sentence, pg("u", "blocks", 200, 210, block(1, id), block(1, 2)))
+	}
+	s.Skip = true
+	for n, id := range others { // a row that becomes invalid ends, and one that becomes valid begins
+		at := 300 + 10*n
+		s.want(t, recorded(1), pg("c", "blocks", at, at+1, "", block(`"v"`, n)))
+		s.want(t, Received{Skipped: 1}, pg("u", "blocks", at, at+2, block(`"v"`, n), block(`"v"`, id)))
+		s.wantHas(t, want...)
+		s.want(t, recorded(1), pg("u", "blocks", at, at+3, block(`"v"`, id), block(`"v"`, n)))
+		s.wantHas(t, slices.Sorted(slices.Values(append(slices.Clone(want), fmt.Sprint("block v ", n))))...)
+		s.want(t, recorded(1), pg("d", "blocks", at, at+4, block(`"v"`, n), ""))
+	}
+	s.wantHas(t, want...)
+}
+
 // TestEventsOfOtherTables: after a change of the file of tables, a snapshot is needed.
 func TestEventsOfOtherTables(t *testing.T) {
 	s := newSink(t)

@@ -113,7 +113,7 @@ func New(r *activity.Recorder, o Options) *Follower {
 	}
 	o.Log = o.Log.With("source_name", o.Name)
 	f := &Follower{
-		Options: o, recorder: r, fingerprint: o.Tables.fingerprint(), silence: time.Minute,
+		Options: o, recorder: r, fingerprint: o.Tables.fingerprint(o.Kinds), silence: time.Minute,
 		source: source{newMapper(o.Tables, o.Kinds), o.URL, "feedfilter_" + strings.ToLower(o.Name)},
 	}
 	f.say("")

@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"github.com/jackc/pglogrepl"
+
+	"github.com/feedfilter/feedfilter/activity"
 )
 
 // position is up to where the ledger has what the source committed.
@@ -52,13 +54,19 @@ func parsePosition(text string) (p position, ok bool) {
 	return p, err == nil
 }
 
-// fingerprint returns a short text that differs for tables that map rows otherwise.
-func (all Tables) fingerprint() string {
+// fingerprint returns a short text that differs for tables that map rows otherwise. So do the later
+// forms of folds, which record other targets for the same rows.
+func (all Tables) fingerprint(kinds *activity.Kinds) string {
 	hash := sha256.New()
 	for i := range all {
 		t := all[i]
 		t.partitioned = false // not from the file
 		_, _ = fmt.Fprintf(hash, "%+v\n", t)
+	}
+	for _, name := range all.Kinds() {
+		if k, _ := kinds.Named(name); k.Fold == activity.FoldCase || k.Fold == activity.FoldHost {
+			_, _ = fmt.Fprintf(hash, "%s %s\n", name, k.Fold)
+		}
 	}
 	return hex.EncodeToString(hash.Sum(nil)[:4])
 }

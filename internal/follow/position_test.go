@@ -33,14 +33,35 @@ func TestFingerprint(t *testing.T) {
 		}
 		all, err := ParseTables([]byte(file), activity.BuiltinKinds())
 		must(t, err)
-		text := all.fingerprint()
+		text := all.fingerprint(activity.BuiltinKinds())
 		if other, found := seen[text]; found {
 			t.Errorf("the same fingerprint for %q and %q", changed, other)
 		}
 		seen[text] = changed
 		all[0].partitioned = true
-		if all.fingerprint() != text {
+		if all.fingerprint(activity.BuiltinKinds()) != text {
 			t.Error("another fingerprint for a partitioned table")
 		}
+	}
+}
+
+// TestFingerprintOfFolds: with a later form of a fold, tables are read again. With others, the
+// fingerprint is that of earlier versions, so that an upgrade reads nothing again.
+func TestFingerprintOfFolds(t *testing.T) {
+	seen := make(map[string]activity.Fold)
+	for _, fold := range []activity.Fold{activity.AsIs, activity.FoldLower, activity.FoldDomain, activity.FoldCase, activity.FoldHost} {
+		kinds, err := activity.NewKinds(activity.Kind{Name: "mute", Plural: "mutes", Target: "word", Effect: activity.Drop, Fold: fold})
+		must(t, err)
+		all, err := ParseTables([]byte(`{"tables": [{"table": "mutes", "kind": "mute", "user": "user_id", "target": "word"}]}`), kinds)
+		must(t, err)
+		text := all.fingerprint(kinds)
+		other, found := seen[text]
+		if later := fold == activity.FoldCase || fold == activity.FoldHost; found == later && fold != activity.AsIs {
+			t.Errorf("%q has the fingerprint %s, as %q", fold, text, other)
+		}
+		if fold == activity.AsIs && text != "5bc20b5d" {
+			t.Errorf("the fingerprint is %s", text)
+		}
+		seen[text] = fold
 	}
 }

@@ -159,11 +159,15 @@ func (c *catalog) readTables(ctx context.Context) error {
 		var kind, name string
 		var may bool
 		var rows float64
+		var unknown bool // the server has not counted them yet
 		err := c.conn.QueryRow(ctx, `SELECT c.oid, c.relkind::text, format('%I.%I', n.nspname, c.relname), has_table_privilege(c.oid, 'SELECT'),
-				(SELECT coalesce(sum(greatest(p.reltuples, 0)), 0) FROM pg_class p WHERE p.oid = c.oid OR p.oid IN (
-					SELECT relid FROM pg_partition_tree(c.oid) WHERE isleaf))
-			FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = $1 AND c.relname = $2`,
-			schema, table).Scan(&oid, &kind, &name, &may, &rows)
+				p.rows, p.unknown
+			FROM pg_class c CROSS JOIN LATERAL (
+				SELECT coalesce(sum(greatest(p.reltuples, 0)), 0) AS rows,
+					coalesce(bool_or(p.relkind = 'r' AND p.reltuples <= 0 AND pg_relation_size(p.oid) > 0), false) AS unknown
+				FROM pg_class p WHERE p.oid = c.oid OR p.oid IN (SELECT relid FROM pg_partition_tree(c.oid) WHERE isleaf)) p
+			JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = $1 AND c.relname = $2`,
+			schema, table).Scan(&oid, &kind, &name, &may, &rows, &unknown)
 		switch {
 		case errors.Is(err, pgx.ErrNoRows):
 			c.lacksf("", "there is no table %s", t.quoted())
@@ -182,7 +186,11 @@ func (c *catalog) readTables(ctx context.Context) error {
 			return err
 		}
 		if !seen[name] {
-			c.Tables = append(c.Tables, fmt.Sprintf("%s: some %.0f rows", name, rows))
+			size := fmt.Sprintf("some %.0f rows", rows)
+			if unknown {
+				size = "its rows were never counted: run ANALYZE"
+			}
+			c.Tables = append(c.Tables, name+": "+size)
 		}
 		seen[name] = true
 	}

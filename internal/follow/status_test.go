@@ -206,3 +206,28 @@ func TestLogShowsNoIDs(t *testing.T) {
 		}
 	}
 }
+
+// The size of a table that the server has never counted is not known, and not 0. Afterwards, and of
+// an empty table, it is.
+func TestCheckOfUncountedTables(t *testing.T) {
+	a := newApp(t)
+	a.exec(`CREATE TABLE full_one (a int, b int); CREATE TABLE empty_one (a int, b int)`)
+	a.exec(`ALTER TABLE full_one SET (autovacuum_enabled = false)`)
+	a.exec(`INSERT INTO full_one SELECT i, i + 1 FROM generate_series(1, 5000) i`)
+	tables, err := ParseTables([]byte(`{"tables": [{"table": "full_one", "kind": "block", "user": "a", "target": "b"},
+		{"table": "empty_one", "kind": "block", "user": "a", "target": "b"}]}`), a.recorder.Kinds())
+	must(t, err)
+	sizes := func() string {
+		t.Helper()
+		report, err := New(a.recorder, Options{Name: "sizes", URL: a.server.URL(), Tables: tables, Log: slog.New(slog.DiscardHandler)}).Check(t.Context(), false)
+		must(t, err)
+		return strings.Join(report.Tables, "; ")
+	}
+	if got := sizes(); got != "public.full_one: its rows were never counted: run ANALYZE; public.empty_one: some 0 rows" {
+		t.Errorf("before: %s", got)
+	}
+	a.exec(`ANALYZE full_one`)
+	if got := sizes(); got != "public.full_one: some 5000 rows; public.empty_one: some 0 rows" {
+		t.Errorf("after: %s", got)
+	}
+}

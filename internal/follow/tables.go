@@ -145,8 +145,11 @@ func ParseTables(file []byte, kinds *activity.Kinds) (Tables, error) {
 // check checks what the file says of the table, and sets Kind to the name of the kind.
 func (t *Table) check(kinds *activity.Kinds) error {
 	k, ok := kinds.Named(t.Kind)
-	if !ok || !k.InLedger() {
-		return fmt.Errorf("kind: the ledger keeps no kind %q", t.Kind)
+	switch {
+	case !ok:
+		return fmt.Errorf("kind: there is no kind %q: give its file with --kinds", t.Kind)
+	case !k.InLedger():
+		return fmt.Errorf("kind: %s has a window, and only kinds that the ledger keeps are followed", k.Name)
 	}
 	t.Kind = k.Name
 	if schema, name, found := strings.Cut(t.Table, "."); t.Table == "" || found && (schema == "" || name == "") {
@@ -167,6 +170,11 @@ func (all Tables) Kinds() []string {
 		kinds[all[i].Kind] = true
 	}
 	return slices.Sorted(maps.Keys(kinds))
+}
+
+// isID reports whether a column is one of those that ids are made of.
+func (t *Table) isID(column string) bool {
+	return slices.Contains(t.User.columns(), column) || slices.Contains(t.Target.columns(), column)
 }
 
 // columns returns the columns that the mapping of a row needs, each once, in order.

@@ -202,6 +202,10 @@ func TestRollup(t *testing.T) {
 		Name: "domain-mute", Plural: "domain-mutes", Target: "domain", Effect: activity.Drop, Fanout: true,
 		Fold: activity.FoldDomain, Rollup: activity.RollupDomain,
 	}))
+	const folded = `"name":"domain-mute","plural":"domain-mutes","target":"domain","effect":"drop","fold":"domain","rollup":"domain",`
+	if a := s.do(t, "GET", "/v1/kinds", ""); !strings.Contains(a.Body, folded) || strings.Count(a.Body, `"fold"`) != 1 {
+		t.Errorf("kinds: %s", a.Body)
+	}
 	s.want(t, "PUT", "/v1/users/1/domain-mutes/X.Example.", "", 200, yes)
 	s.want(t, "PUT", "/v1/users/1/domain-mutes/x.example", "", 200, no)
 	s.want(t, "POST", "/v1/activities", `{"activities":[{"user":"2","kind":"domain-mute","target":"Bücher.example","op":"add"}]}`, 200,

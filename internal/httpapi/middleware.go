@@ -46,6 +46,9 @@ func (f *front) observe(next echo.HandlerFunc) echo.HandlerFunc {
 		if err == nil {
 			err = guarded(next, k)
 		}
+		if errors.Is(err, echo.ErrNotFound) {
+			err = f.unknownPath(c.Request().URL.EscapedPath())
+		}
 		begun := err != nil && c.Response().Committed
 		if err != nil && !begun {
 			o.Limits.Visit(k)

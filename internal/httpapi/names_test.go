@@ -160,3 +160,31 @@ func TestBothNames(t *testing.T) {
 		}
 	}
 }
+
+// TestUnknownPaths: the answer names what may be meant.
+func TestUnknownPaths(t *testing.T) {
+	s := newService(t, httpapi.Config{}, activity.BuiltinKinds())
+	const kind, people = `the service has no kind \"mutes\"; GET /v1/kinds lists its kinds`, "/ops is for operators, /docs describes all paths"
+	for call, want := range map[string]string{
+		"PUT /v1/users/1/mutes/2":    kind,
+		"DELETE /v1/users/1/mutes/2": kind,
+		"GET /v1/users/1/mutes":      kind,
+		"GET /v1/targets/1/mutes":    kind,
+		"GET /":                      people,
+		"GET /v1/nothing":            `"no such path"`,
+		"GET /v1/users/1/blocks/2/3": `"no such path"`,
+		"GET /v1/users/":             `"no such path"`,
+	} {
+		method, path, _ := strings.Cut(call, " ")
+		if a := s.do(t, method, path, ""); a.Status != 404 || !strings.Contains(a.Body, want) || !strings.Contains(a.Body, `"not_found"`) {
+			t.Errorf("%s: %d %s, want %s", call, a.Status, a.Body, want)
+		}
+	}
+	const number = "must be a whole number in plain digits"
+	for _, limit := range []string{"1.5", "99999999999999999999"} {
+		a := s.do(t, "POST", "/v1/feed/filter", `{"viewer":"1","posts":[],"limit":`+limit+`}`)
+		if a.Status != 400 || !strings.Contains(a.Body, number) {
+			t.Errorf("limit %s: %d %s, want %s", limit, a.Status, a.Body, number)
+		}
+	}
+}

@@ -3,6 +3,7 @@ package httpapi
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"slices"
@@ -19,6 +20,7 @@ import (
 	"github.com/feedfilter/feedfilter/internal/httpapi/ops"
 	"github.com/feedfilter/feedfilter/internal/httpapi/rest"
 	"github.com/feedfilter/feedfilter/internal/metrics"
+	"github.com/feedfilter/feedfilter/internal/opspage"
 	"github.com/feedfilter/feedfilter/internal/sampler"
 )
 
@@ -78,6 +80,8 @@ type Config struct {
 
 	About About
 }
+
+const metricsPath = "/metrics"
 
 // Access configures who may call the service, and how often.
 type Access = core.Access
@@ -144,6 +148,23 @@ func New(c Config) *Handler {
 	}
 }
 
+// NewMonitor returns the handler of a process that is watched but answers no calls, such as a
+// follower of a source: GET /metrics, /healthz and /readyz, under the access control of the service.
+func NewMonitor(c Config) *Handler {
+	f := newFront(c)
+	f.routes = slices.DeleteFunc(f.routes, func(r core.Route) bool {
+		return !slices.Contains([]string{metricsPath, "/healthz", "/readyz"}, r.Path)
+	})
+	f.procedures.Routes = nil
+	e := echo.New()
+	e.Use(f.observe)
+	f.addRoutes(e)
+	return &Handler{
+		Handler: e, limits: f.operations.Limits, reports: f.operations.Reports,
+		endLong: f.procedures.EndWatches,
+	}
+}
+
 // front joins the packages that answer calls.
 type front struct {
 	operations *core.Operations
@@ -172,7 +193,7 @@ func newFront(c Config) *front {
 	read := []access.Scope{access.OpsRead}
 	all := [][]core.Route{ops.Documents(o.Activities.Kinds()), rest.Routes(o), ops.Routes(o, health, c.About), f.profiles.Routes()}
 	f.routes = append(slices.Concat(all...), []core.Route{
-		{Method: http.MethodGet, Path: "/metrics", Handle: ops.Scrape(registry.Handler()), Scopes: read, Free: true},
+		{Method: http.MethodGet, Path: metricsPath, Handle: ops.Scrape(registry.Handler()), Scopes: read, Free: true},
 		{Method: http.MethodGet, Path: "/v1/ops/history", Handle: f.history.Answer, Scopes: read, Free: true},
 	}...)
 	f.meters = newMeters(registry, append(f.routes, f.procedures.Routes...))
@@ -225,6 +246,25 @@ func (f *front) addRoutes(e *echo.Echo) {
 			e.RouteNotFound(one+"/*", echo.NotFoundHandler)
 		}
 	}
+}
+
+// unknownPath returns the error of a request whose path no route has. It names what may be meant: a
+// kind that is not configured, or a page for people.
+func (f *front) unknownPath(path string) error {
+	kinds := f.operations.Activities.Kinds()
+	message := "no such path"
+	for _, of := range [...]string{"/v1/users/", "/v1/targets/"} {
+		below, ok := strings.CutPrefix(path, of)
+		_, rest, _ := strings.Cut(below, "/")
+		name, _, _ := strings.Cut(rest, "/")
+		if _, known := kinds.Named(name); ok && !known && name != "" && name != "preview" && name != "export" {
+			message += fmt.Sprintf(": the service has no kind %q; GET /v1/kinds lists its kinds", core.Clip(name))
+		}
+	}
+	if path == "/" && slices.ContainsFunc(f.routes, func(r core.Route) bool { return r.Path == opspage.Path }) {
+		message += ": /ops is for operators, /docs describes all paths, /openapi.json does so for programs"
+	}
+	return &core.Problem{Code: core.CodeNotFound, Message: message}
 }
 
 // routed makes Echo match the path as the client escaped it, with the plural of a kind in place of

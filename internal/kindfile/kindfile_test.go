@@ -184,7 +184,7 @@ func TestParseRefuses(t *testing.T) {
 		{`{"facets":{"tag":{"Fold":"lower"}},"kinds":[]}`, `facet "tag": unknown field "Fold"`},
 		{`{"facets":{"tag":{"fold":"lower"}},"kinds":[]}`, `facet "tag": no kind has this target`},
 		{`{"facets":{"user":{"fold":"lower"}},"kinds":[]}`, `facet "user": ids of users and posts are compared as they are`},
-		{`{"facets":{"tag":{"fold":"upper"}},"kinds":[{"name":"a","target":"tag","effect":"drop"}]}`, `kind "a": fold "upper" is not lower or domain`},
+		{`{"facets":{"tag":{"fold":"upper"}},"kinds":[{"name":"a","target":"tag","effect":"drop"}]}`, `kind "a": fold "upper" is not case, host, lower or domain`},
 		{`{"facets":{"tag":{"rollup":1}},"kinds":[]}`, `facet "tag": rollup: not text`},
 		{`{"facets":{"tag":{"rollup":"up"}},"kinds":[{"name":"a","target":"tag","effect":"drop"}]}`, `kind "a": roll-up "up" is not domain or path`},
 		{`{"facets":{"url":{"rollup":"path","fold":"domain"}},"kinds":[{"name":"a","target":"url","effect":"drop"}]}`, `kind "a": the fold domain is not for paths`},

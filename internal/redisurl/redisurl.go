@@ -131,6 +131,7 @@ func Scheme(text string) string {
 var (
 	errNotURL = errors.New("not a URL: remove white space, and percent-encode all characters of the user name and the password " +
 		"but letters, digits and -._~")
+	errPort     = errors.New("the port is not a number from 1 to 65535")
 	errDatabase = errors.New("the path is not a database number")
 	errHosts    = errors.New("the hosts are not <host>:<port>,<host>:<port>,")
 	errReplicas = errors.New("pages are read only from primaries: read_only, replica_only and route_ options are not allowed")
@@ -138,8 +139,14 @@ var (
 
 func parseSingle(text string) (*redis.Options, error) {
 	u, err := url.Parse(text)
+	if _, rest, _ := strings.Cut(text, "://"); err != nil && isBadPort(err) && !strings.Contains(rest, ",") {
+		return nil, errPort
+	}
 	if err != nil || manyColons(u) {
 		return nil, errNotURL
+	}
+	if !isPort(u.Port()) {
+		return nil, errPort
 	}
 	if u.Scheme != "unix" && !isDatabase(strings.Trim(u.Path, "/")) {
 		return nil, errDatabase
@@ -262,6 +269,9 @@ func splitAuthority(rest, port string) (authority, error) {
 	a := authority{user: rest[:at]}
 	for host := range strings.SplitSeq(rest[at:end], ",") {
 		u, err := url.Parse("redis://" + host)
+		if isBadPort(err) || err == nil && !isPort(u.Port()) {
+			return a, errPort
+		}
 		if err != nil || u.Hostname() == "" || u.User != nil || manyColons(u) {
 			return a, errHosts
 		}
@@ -281,6 +291,15 @@ func splitAuthority(rest, port string) (authority, error) {
 		return a, errNotURL
 	}
 	return a, nil
+}
+
+// isBadPort reports whether an error of [url.Parse] is about the port.
+func isBadPort(err error) bool { return err != nil && strings.Contains(err.Error(), "invalid port") }
+
+// isPort reports whether text is a port, or "" for the default one.
+func isPort(text string) bool {
+	port, err := strconv.ParseUint(text, 10, 16)
+	return text == "" || err == nil && port > 0
 }
 
 // url returns the URL of the first host, with the path and a query with defaults.

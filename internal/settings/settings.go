@@ -1,5 +1,6 @@
 // Package settings sets the flags of a kong command from the command line, the environment and a
-// JSON file, in this order of precedence, and refuses what sets no flag.
+// JSON file, in this order of precedence, and refuses what sets no flag. The file belongs to the
+// first command of the program: others take its flags and their own.
 package settings
 
 import (
@@ -40,6 +41,10 @@ type Command struct {
 	*kong.Context
 
 	Settings []Setting // in the order of the command's flags, without FileFlag
+
+	// Unused are the variables that set no flag of this command, but one of another, each with the
+	// variable that may be meant.
+	Unused []string
 }
 
 // MistakesError holds what is wrong with the settings of a command.
@@ -96,7 +101,7 @@ func Parse(
 				s.check(ctx, node.Target)
 			}
 		}
-		result.Settings = s.settings(command)
+		result.Settings, result.Unused = s.settings(command), s.unused
 	}
 	if len(s.mistakes) == 0 {
 		return result, nil

@@ -36,7 +36,7 @@ type program struct {
 
 type serve struct {
 	Data    common        `embed:""`
-	Limit   int           `default:"512"`
+	Limit   int           `default:"512" help:"largest number"`
 	Timeout time.Duration `default:"15s"`
 	Open    bool
 	Format  string `default:"text" enum:"text,json" short:"o"`
@@ -80,6 +80,7 @@ func (s *serve) Check(ctx context.Context) error {
 type load struct {
 	Users  int `required:""`
 	Batch  int `default:"7"`
+	Amount int `help:"largest number"`
 	Config string
 	File   string `arg:""`
 }
@@ -135,8 +136,8 @@ func TestMistakes(t *testing.T) {
 			file: `{"rate": -1, "pagse": 1, "limit": "many", "redis": ["a"]}`,
 			args: "serve --config settings.json",
 			want: []string{
-				`PROG_LIMITS: sets no flag`,
-				`settings.json: pagse: sets no flag`,
+				`PROG_LIMITS: sets no flag, did you mean "PROG_LIMIT"?`,
+				`settings.json: pagse: sets no flag of prog serve, did you mean "pages"?`,
 				`settings.json: redis: neither text, a number, true nor false`,
 				`settings.json: limit: expected a valid 64 bit int but got "many"`,
 				`PROG_TIMEOUT: expected duration but got "15": time: missing unit in duration "15"`,
@@ -263,15 +264,42 @@ func TestMistakes(t *testing.T) {
 			file: `{"config": "x", "help": true, "depth": 3, "a=b": 1}`,
 			args: "serve --config settings.json",
 			want: []string{
-				"settings.json: config: sets no flag", "settings.json: help: sets no flag",
-				"settings.json: depth: sets no flag",
-				`settings.json: a=b: sets no flag`,
+				"settings.json: config: sets no flag of prog serve", "settings.json: help: sets no flag of prog serve",
+				"settings.json: depth: sets no flag of prog serve",
+				`settings.json: a=b: sets no flag of prog serve`,
 			},
 		},
 		{
 			name: "a variable as a key",
 			file: `{"PROG_LIMIT": 3}`, args: "serve --config settings.json",
-			want: []string{`settings.json: PROG_LIMIT: sets no flag`},
+			want: []string{`settings.json: PROG_LIMIT: sets no flag of prog serve, did you mean "limit"?`},
+		},
+		{
+			name: "keys of another command in the file of the service",
+			file: `{"users": 1, "batch": 2, "left": true, "amount": 3}`, args: "serve --config settings.json",
+			want: []string{
+				"settings.json: users: sets no flag of prog serve", "settings.json: batch: sets no flag of prog serve",
+				"settings.json: left: sets no flag of prog serve",
+				`settings.json: amount: sets no flag of prog serve, did you mean "limit"?`, // they have the same help
+			},
+		},
+		{
+			name: "keys of a third command, and near ones",
+			file: `{"limit": 3, "batch": 2, "left": true, "Pages": 4, "batsch": 5}`,
+			args: "load file --users 3 --config settings.json",
+			want: []string{
+				"settings.json: left: sets no flag of prog load",
+				"settings.json: Pages: sets no flag of prog load",
+				`settings.json: batsch: sets no flag of prog load, did you mean "batch"?`,
+			},
+		},
+		{
+			name: "nested keys",
+			file: `{"data": {"pages": 3}, "redis": {"url": "x"}}`, args: "serve --config settings.json",
+			want: []string{
+				"settings.json: data: sets no flag of prog serve",
+				"settings.json: redis: neither text, a number, true nor false",
+			},
 		},
 		{
 			name: "masked",
@@ -323,7 +351,7 @@ func TestOnlyTheCommandLine(t *testing.T) {
 }
 
 func TestPrecedence(t *testing.T) {
-	const file = `{"limit": 2, "timeout": "2s", "open": true, "pages": 2, "redis": "redis://u:p@h", "users": 1}`
+	const file = `{"limit": 2, "timeout": "2s", "open": true, "pages": 2, "redis": "redis://u:p@h"}`
 	env := map[string]string{"PROG_TIMEOUT": "3s", "PROG_PAGES": "3", "PROG_TOKEN": "s3cret", "PROG_CONFIG": "settings.json"}
 	p, command, err := resolve(t, env, file, "serve", "--pages", "4", "--exact=5", "--no-sorted", "-o", "json")
 	if err != nil {
@@ -384,6 +412,25 @@ func TestHelp(t *testing.T) {
 	_, _ = settings.Parse(t.Context(), parser, "PROG", []string{"serve", "--help"}) // kong normally ends the process
 	if exit != 0 || !strings.Contains(out.String(), "Usage: prog serve [flags]") {
 		t.Errorf("exit %d, printed %q", exit, out.String())
+	}
+}
+
+// TestFileOfTheService checks that a command takes the flags of the service from its file, and its own.
+func TestFileOfTheService(t *testing.T) {
+	p, _, err := resolve(t, nil, `{"limit": 3, "pages": 0, "batch": 9}`, "load", "file", "--users=3", "--config=settings.json")
+	if err != nil || p.Load.Batch != 9 {
+		t.Errorf("got %+v, %v, want batch 9", p.Load, err)
+	}
+}
+
+// TestUnusedVariables checks that variables of other commands are named, and set nothing.
+func TestUnusedVariables(t *testing.T) {
+	_, command, err := resolve(t, map[string]string{"PROG_AMOUNT": "3", "PROG_USERS": "1", "PROG_PAGES": "4", "PROG_OTHER": "x"}, "", "serve")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := []string{`PROG_AMOUNT, did you mean "PROG_LIMIT"?`, "PROG_USERS"}; !slices.Equal(command.Unused, want) {
+		t.Errorf("got %q, want %q", command.Unused, want)
 	}
 }
 

@@ -20,6 +20,7 @@ type sources struct {
 	others   []string         // variables that set no flag
 	given    map[string]given // what sets a flag, by flag
 	mistakes []string
+	unused   []string // variables that set a flag of other commands only
 }
 
 // given is the value that the command line, the environment or else the file has for a flag.
@@ -52,6 +53,10 @@ func (s *sources) set(command *kong.Context) {
 
 // read reads the environment and the file, and notes variables and keys that set no flag: a
 // misspelt one has no effect.
+//
+// A variable may set a flag of another command only, because commands share an environment: a probe
+// runs in the container of the service. A file belongs to the first command of the program, the
+// service. Other commands also take their own flags from it.
 func (s *sources) read(command *kong.Context) {
 	if !slices.ContainsFunc(command.Flags(), func(f *kong.Flag) bool { return f.Name == FileFlag && len(f.Envs) > 0 }) {
 		return
@@ -62,17 +67,20 @@ func (s *sources) read(command *kong.Context) {
 		suffix, ours := strings.CutPrefix(name, s.prefix+"_")
 		if flag, known := flags[name]; known {
 			s.give(flag, given{value, name, false})
+			if !slices.ContainsFunc(command.Flags(), func(f *kong.Flag) bool { return f.Name == flag }) {
+				s.unused = append(s.unused, name+near(command, flag, s.variable))
+			}
 		} else if ours && !slices.Contains(s.others, name) && !ofKubernetes(suffix, value) {
-			s.note(fmt.Errorf("%s: sets no flag", name))
+			s.note(fmt.Errorf("%s: sets no flag%s", name, near(command, flagOf(suffix), s.variable)))
 		}
 	}
 	if file := s.given[FileFlag].value; file != "" {
-		s.readFile(file, slices.Collect(maps.Values(flags)))
+		s.readFile(file, command)
 	}
 }
 
 // readFile reads values of flags from the file.
-func (s *sources) readFile(name string, flags []string) {
+func (s *sources) readFile(name string, command *kong.Context) {
 	var values map[string]jsontext.Value
 	if text, err := os.ReadFile(name); err != nil {
 		s.note(fmt.Errorf("--%s: %w", FileFlag, err))
@@ -82,8 +90,9 @@ func (s *sources) readFile(name string, flags []string) {
 	for _, key := range slices.Sorted(maps.Keys(values)) {
 		from, text := name+": "+key, values[key].String()
 		switch kind := values[key].Kind(); {
-		case key == FileFlag || !slices.Contains(flags, key):
-			s.note(fmt.Errorf("%s: sets no flag", from))
+		case !slices.Contains(inFile(command), key):
+			likely := near(command, flagOf(strings.TrimPrefix(key, s.prefix+"_")), func(flag string) string { return flag })
+			s.note(fmt.Errorf("%s: sets no flag of %s%s", from, command.Selected().FullPath(), likely))
 			continue
 		case kind == '"':
 			unquoted, _ := jsontext.AppendUnquote(nil, text) // it is valid
@@ -94,6 +103,11 @@ func (s *sources) readFile(name string, flags []string) {
 		}
 		s.give(key, given{text, from, false})
 	}
+}
+
+// variable returns the name of the variable that sets a flag.
+func (s *sources) variable(flag string) string {
+	return s.prefix + "_" + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
 }
 
 // ofKubernetes reports whether Kubernetes sets the variable in containers beside a Service whose

@@ -25,6 +25,44 @@ func past(n, step int, columns object) object {
 	return h
 }
 
+// testLooks checks that lines can be told apart, that a series has one unit, that Live names sources
+// also while all is well, that Search begins with the search, and that a phone shows the charts
+// within a few screens.
+func testLooks(b *chromium) func(*testing.T) {
+	return func(t *testing.T) {
+		f := newFake(t)
+		dropped := object{}
+		for kind := range strings.FieldsSeq("a b c d e f g h i j k l m") {
+			dropped[kind] = constant(180, 2)
+		}
+		f.history = past(180, 5, object{
+			"dropped": dropped, "errors": slices.Concat(constant(178, 0), []float64{2.6, 0.96}), "degraded": slices.Concat(constant(178, 0), []float64{0.8, 0.2}),
+		})
+		f.health = with(healthy(), "sources", sources(object{"name": "app", "followed": true, "behind_bytes": 0, "behind_seconds": 0}, object{"name": "other", "followed": true}))
+		tab := open(t, b, f.URL, "#/live", look{})
+		tab.settled()
+		looks := value[[]string](tab, "[...document.querySelectorAll(\"[aria-label='Dropped posts'] .legend path\")].map((p) => getComputedStyle(p).stroke + p.getAttribute('stroke-dasharray'))")
+		slices.Sort(looks)
+		if len(looks) != 13 || len(slices.Compact(slices.Clone(looks))) != 13 {
+			t.Errorf("lines look alike: %q", looks)
+		}
+		tab.want("[aria-label='Problems'] .legend", "degraded feeds 1 in 5 s peak 4 in 5 s errors 0.96 peak 2.6 refused 0")
+		tab.want("#view", "Source app: followed. The ledger lacks nothing that this instance knows of.")
+		tab.want("#view", "Source other: followed by another process")
+		tab.visit("#/search")
+		if first := value[string](tab, "document.querySelector('main input, main textarea, main button').name"); first != "viewer" {
+			t.Errorf("Search begins with %q", first)
+		}
+		tab = open(t, b, f.URL, "#/live", look{width: 390})
+		tab.settled()
+		if high := value[int](tab, "Math.round(document.querySelector('.two').getBoundingClientRect().height)"); high > 2200 {
+			t.Errorf("the charts take %d pixels of a phone", high)
+		}
+		tab.click("[aria-label='Poll age'] summary")
+		tab.until("getComputedStyle(document.querySelector(\"[aria-label='Poll age'] > .meaning\")).display !== 'none'")
+	}
+}
+
 // testLive checks that figures cover the last minute, and charts the chosen window. Tables have the
 // values of the charts.
 func testLive(b *chromium) func(*testing.T) {
@@ -41,7 +79,7 @@ func testLive(b *chromium) func(*testing.T) {
 		value[bool](tab, "(() => { const now = Date.now(); Date.now = () => now; return true })()") // stops the clock
 		for figure, want := range map[string]string{
 			"Feeds": "Feeds 7 per second Feeds answered. Posts checked: 40 per second.", "Typical feed": "250 µs", "Slow feeds": "4 ms",
-			"Dropped posts": "10 per second 25 % of the posts checked: block 6, hide 4.", "Writes": "3 per second", "Errors": "1 in the last minute", "Degraded feeds": "1 in the last minute", "Rebuilds": "0 in the last minute", "Lag": "40 ms",
+			"Dropped posts": "10 per second 25 % of the posts checked: block 6, hide 4.", "Writes": "3 per second", "Errors": "1 in the last minute", "Degraded feeds": "1 in the last minute", "Rebuilds": "0 in the last minute", "Poll age": "40 ms",
 			"In progress": "12 of 512", "Missed drops": "0 of 512,000", "False positives": "0.035 % of posts compared with the ledger since the start. Configured: 0.1 %. Of 7,200 positives of exact feeds checked in the last 15 min, 0 were false.",
 		} {
 			tab.want("[data-figure='"+figure+"']", want)
@@ -49,7 +87,7 @@ func testLive(b *chromium) func(*testing.T) {
 		tab.want("[aria-label='Feeds and writes'] .legend", "feeds 7 peak 100 writes 3 peak 3")
 		tab.want("[aria-label='Problems'] .legend", "errors 1 in 5 s peak 1 in 5 s")
 		tab.want("[aria-label='Problems'] .legend", "refused 0 peak 0")
-		tab.want("[aria-label='Lag'] .plot", "There is no ledger to poll.")
+		tab.want("[aria-label='Poll age'] .plot", "There is no ledger to poll.")
 		if ink := value[int](tab, `(() => {
 			const canvas = document.querySelector("[aria-label='Feeds and writes'] canvas");
 			const data = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height).data;

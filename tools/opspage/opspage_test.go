@@ -10,6 +10,7 @@ func TestPage(t *testing.T) {
 	b := start(t)
 	for name, test := range map[string]func(*chromium) func(*testing.T){
 		"live":     testLive,
+		"looks":    testLooks,
 		"outlook":  testOutlook,
 		"verdicts": testVerdicts,
 		"polling":  testPolling,

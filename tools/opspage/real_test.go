@@ -202,7 +202,7 @@ func testReal(b *chromium, s *service) func(*testing.T) {
 		tab.want(".sentence", "Answering feeds. No problems found.")
 		tab.want("#verdict-facts", "v9.8.7 · up")
 		tab.want("#verdict-facts", "pages in the process · ledger in SQLite · 16 pages · 162 keys")
-		for _, figure := range []string{"Feeds", "Typical feed", "Slow feeds", "Dropped posts", "Lag"} {
+		for _, figure := range []string{"Feeds", "Typical feed", "Slow feeds", "Dropped posts", "Poll age"} {
 			if v := tab.text(fmt.Sprintf("[data-figure=%q] .value span", figure)); v == "–" || v == "0" || strings.HasPrefix(v, "NOTHING") {
 				t.Errorf("%s: %s", figure, v)
 			}
@@ -266,8 +266,8 @@ func testPlain(b *chromium, s *service) func(*testing.T) {
 		signIn(s.token)
 		tab.settled()
 		tab.want("#verdict-facts", "no ledger")
-		tab.want("[data-figure=Lag]", "There is no ledger to poll.")
-		tab.until("document.querySelector('[aria-label=Lag] .plot').innerText.includes('There is no ledger to poll.')")
+		tab.want("[data-figure='Poll age']", "There is no ledger to poll.")
+		tab.until("document.querySelector('[aria-label=\"Poll age\"] .plot').innerText.includes('There is no ledger to poll.')")
 		tab.visit("#/page/0")
 		tab.want(".notice", "Without a ledger, it cannot be compared.")
 		s.send(t, http.MethodPut, "/v1/users/1/blocks/2", "")

@@ -388,6 +388,8 @@ def test_preview_kinds_ready_call(client: Client, uid: UID) -> None:
     kinds = {k.name: k for k in client.kinds()}
     assert list(kinds) == ["block", "hide", "like", "seen", "domain-mute", "repost-mute", "follow"]
     assert kinds["domain-mute"].target == "domain"
+    assert kinds["domain-mute"].fold == "host" and kinds["domain-mute"].rollup is None
+    assert kinds["hide"].fold is None
     assert kinds["repost-mute"].roles == ("repost",) and kinds["block"].roles is None
     assert kinds["follow"].over == ("domain-mute",) and kinds["block"].over is None
     assert kinds["block"].two_way and kinds["block"].limit is None and kinds["block"].ledger

@@ -93,6 +93,9 @@ func ExplainJSON(err error) error {
 		case errors.Is(bad, errNull):
 			return Refuse(CodeInvalidType, field, "null is not allowed")
 		}
+		if want := typeName(bad.GoType); want == wholeNumber && bad.JSONKind == jsontext.KindNumber {
+			return Refuse(CodeInvalidType, field, "must be a whole number in plain digits, and not as large or as small as this one")
+		}
 		return Refuse(CodeInvalidType, field, "must be "+typeName(bad.GoType)+", not "+kindName(bad.JSONKind))
 	}
 	return Unreadable(err)
@@ -136,6 +139,8 @@ func kindName(k jsontext.Kind) string {
 	}
 }
 
+const wholeNumber = "a whole number"
+
 func typeName(t reflect.Type) string {
 	if t == nil {
 		return "something else"
@@ -144,7 +149,7 @@ func typeName(t reflect.Type) string {
 	case reflect.String:
 		return "a string"
 	case reflect.Int, reflect.Int64, reflect.Uint64:
-		return "a whole number"
+		return wholeNumber
 	case reflect.Bool:
 		return "a boolean"
 	case reflect.Slice:

@@ -18,7 +18,9 @@ type kindAnswer struct {
 	Plural        string   `json:"plural"`
 	Target        string   `json:"target"`
 	Effect        string   `json:"effect"`
-	Roles         []string `json:"roles,omitzero"` // nil: all
+	Fold          string   `json:"fold,omitzero"`   // of the target's facet
+	Rollup        string   `json:"rollup,omitzero"` // of the target's facet
+	Roles         []string `json:"roles,omitzero"`  // nil: all
 	Over          []string `json:"over,omitzero"`
 	Fanout        bool     `json:"fanout,omitzero"`
 	TwoWay        bool     `json:"two_way"`
@@ -34,7 +36,8 @@ func (a *api) listKinds(context.Context, *core.Call) (any, error) {
 	var answer kindsAnswer
 	for _, k := range a.kinds.All() {
 		one := kindAnswer{
-			Name: k.Name, Plural: k.Plural, Target: string(k.Target), Effect: k.Effect.String(), Roles: k.Roles, Over: k.Over, Fanout: k.Fanout,
+			Name: k.Name, Plural: k.Plural, Target: string(k.Target), Effect: k.Effect.String(), Fold: string(k.Fold), Rollup: string(k.Rollup),
+			Roles: k.Roles, Over: k.Over, Fanout: k.Fanout,
 			TwoWay: k.Reverse != "", Ledger: k.InLedger(), WindowSeconds: int64(k.Window.Seconds()),
 		}
 		if !k.InLedger() {

@@ -319,6 +319,8 @@ class Kind:
         roles: The roles of users on a post in which it looks at them. None: all.
         over: The kinds that it overrules. None: it keeps nothing.
         fanout: True: it is checked at fan-out, although it is one-way.
+        fold: How ids of the target are made alike, such as "case". None: they are not.
+        rollup: Which ids it covers besides its own, such as "domain". None: no others.
     """
 
     name: str
@@ -334,6 +336,8 @@ class Kind:
     roles: Optional[Tuple[str, ...]] = None
     over: Optional[Tuple[str, ...]] = None
     fanout: Optional[bool] = None
+    fold: Optional[str] = None
+    rollup: Optional[str] = None
 
 
 @dataclass(frozen=True)

@@ -503,6 +503,8 @@ def json_kinds(value: object) -> List[Kind]:
             roles=texts(kind, "roles"),
             over=texts(kind, "over"),
             fanout=may(kind, "fanout", bool),
+            fold=may(kind, "fold", str),
+            rollup=may(kind, "rollup", str),
         )
         for kind in need(value, "kinds", list)
     ]

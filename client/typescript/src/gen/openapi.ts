@@ -606,6 +606,10 @@ export interface components {
                  * @enum {string}
                  */
                 effect: "drop" | "annotate" | "keep";
+                /** @description How ids of the target's facet are made alike, such as `case` or `host`. Absent: they are compared byte by byte. */
+                fold?: string;
+                /** @description Which ids of the target's facet an activity covers besides its own, such as `domain` or `path`. Absent: none. */
+                rollup?: string;
                 /** @description With the effect `keep`: the kinds that it overrules. */
                 over?: string[];
                 /** @description The roles of users on a post in which the kind looks at them. Absent: all. */

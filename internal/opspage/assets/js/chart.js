@@ -4,8 +4,11 @@ import { el, fill } from './dom.js';
 import { none, short, together } from './format.js';
 
 const dashes = [[], [7, 4], [2, 3], [10, 3, 2, 3], [5, 2], [1, 4]];
-const height = 170; // CSS pixels, as in the style sheet
+const colours = 6;
 const tableRows = 60;
+
+/** lookOf is the colour and the dashes of a series. No two of the first 36 look alike. */
+const lookOf = (i) => ({ colour: `series-${(i % colours) + 1}`, dash: dashes[(i + Math.floor(i / colours)) % dashes.length] });
 
 /** property returns a colour of the style sheet, as it is in this theme. */
 const property = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
@@ -17,7 +20,8 @@ export const binary = Array.from({ length: 44 }, (_, i) => 2 ** i);
 
 /**
  * Chart draws series. Each series has a label, and a function that picks its column. format turns a
- * value, and the seconds of a step if it is one of a step, into text and unit.
+ * value into text and unit. For one of a step, it gets the seconds of a step and the peak of the
+ * series, so that all values of a series have one unit.
  */
 export class Chart {
   #options;
@@ -80,7 +84,7 @@ export class Chart {
     const axis = { stroke: property('--ink-2'), font: `12px ${property('--text')}`, grid: { stroke: property('--grid'), width: 1 }, ticks: { show: false } };
     const { format, increments } = this.#options;
     return {
-      width: Math.max(120, this.#host.clientWidth), height,
+      width: Math.max(120, this.#host.clientWidth), height: this.#host.clientHeight,
       padding: [10, 12, 0, 0],
       legend: { show: false },
       cursor: { sync: { key: 'time', setSeries: false }, drag: { x: false, y: false }, points: { size: 7 }, y: false },
@@ -94,14 +98,14 @@ export class Chart {
         { ...axis, size: 64, space: 30, incrs: increments, values: (u, splits) => splits.map((v) => tick(v, format)) },
       ],
       series: [{}, ...this.#series.map((s, i) => ({
-        label: s.label, stroke: property(`--series-${(i % 6) + 1}`), width: 1.75, dash: dashes[i % dashes.length],
-        points: { size: 4, fill: property(`--series-${(i % 6) + 1}`) },
+        label: s.label, stroke: property(`--${lookOf(i).colour}`), width: 1.75, dash: lookOf(i).dash,
+        points: { size: 4, fill: property(`--${lookOf(i).colour}`) },
       }))],
     };
   }
 
   #resize() {
-    if (this.#plot && this.#host.clientWidth > 0) this.#plot.setSize({ width: this.#host.clientWidth, height });
+    if (this.#plot && this.#host.clientWidth > 0) this.#plot.setSize({ width: this.#host.clientWidth, height: this.#host.clientHeight });
   }
 
   /** #name shows the legend, with the peaks, and with values at a step, or the last ones. */
@@ -110,15 +114,20 @@ export class Chart {
       const values = this.#columns[i];
       const known = values.filter((v) => v !== null && v !== undefined);
       const value = index === null || index === undefined ? known.at(-1) : values[index];
-      const peak = known.length > 0 && el('span', { class: 'peak' }, `peak ${this.#say(known.reduce((a, b) => Math.max(a, b)))}`);
-      return el('li', {}, stroke(i), s.label, el('b', {}, this.#say(value)), peak);
+      const peak = known.length > 0 && el('span', { class: 'peak' }, `peak ${this.#say(this.#peak(i), i)}`);
+      return el('li', {}, stroke(i), s.label, el('b', {}, this.#say(value, i)), peak);
     }));
   }
 
-  /** #say is the value of a step, in words. */
-  #say(value) {
+  /** #peak is the highest value of a series. */
+  #peak(i) {
+    return this.#columns[i].reduce((a, b) => Math.max(a, b ?? 0), 0);
+  }
+
+  /** #say is the value of a step of the i-th series, in words. */
+  #say(value, i) {
     if (value === null || value === undefined) return none;
-    return together(this.#options.format(value, this.#history.step_seconds));
+    return together(this.#options.format(value, this.#history.step_seconds, this.#peak(i)));
   }
 
   #tabulate() {
@@ -129,7 +138,7 @@ export class Chart {
       el('caption', {}, `${this.#options.title}, ${this.#options.unit}; the latest ${last.length} steps of ${history.step_seconds} s`),
       el('thead', {}, el('tr', {}, el('th', { scope: 'col' }, 'Time'), this.#series.map((s) => el('th', { scope: 'col' }, s.label)))),
       el('tbody', {}, last.map((i) => el('tr', {}, el('th', { scope: 'row' }, new Date(history.time[i] * 1000).toLocaleTimeString('en-GB')),
-        this.#columns.map((c) => el('td', {}, this.#say(c[i]))))))));
+        this.#columns.map((c, s) => el('td', {}, this.#say(c[i], s))))))));
   }
 }
 
@@ -150,8 +159,8 @@ function stroke(i) {
   svg.setAttribute('aria-hidden', 'true');
   const line = document.createElementNS('http://www.w3.org/2000/svg', 'path');
   line.setAttribute('d', 'M0 7h28');
-  line.setAttribute('stroke-dasharray', dashes[i % dashes.length].join(' '));
-  line.setAttribute('class', `series-${(i % 6) + 1}`);
+  line.setAttribute('stroke-dasharray', lookOf(i).dash.join(' '));
+  line.setAttribute('class', lookOf(i).colour);
   svg.append(line);
   return svg;
 }

@@ -1,13 +1,14 @@
 // View: what goes on now, and did in the last hours.
 
 import { Chart, rangeOf, ranges } from './chart.js';
-import { el } from './dom.js';
+import { el, renew } from './dom.js';
 import { bytes, count, none, number, percent, plural, seconds, span, together } from './format.js';
 import { Figures } from './figures.js';
 import { latest, mean, often, times, total, worst } from './history.js';
+import { notice } from './problem.js';
 
-/** rate is a number a second. In a step of that many seconds, rare events are counted. */
-const rate = (v, step) => [step && v > 0 && v < 1 ? `${times(v, step)} in ${span(step)}` : number(v), ''];
+/** rate is a number a second. If events are rare at the peak, those of a step are counted. */
+const rate = (v, step, peak) => [step && v > 0 && peak < 1 ? `${times(v, step)} in ${span(step)}` : number(v), ''];
 const milliseconds = (v) => seconds(v / 1000);
 
 const charts = [
@@ -24,7 +25,7 @@ const charts = [
     series: (h) => Object.keys(h.dropped).sort().map((kind) => ({ label: kind, values: h.dropped[kind] })),
   },
   {
-    title: 'Lag', unit: 'time since the last poll', meaning: 'Age of the last poll for writes of other processes: the highest in each step.', format: milliseconds,
+    title: 'Poll age', unit: 'time since the last poll', meaning: 'Age of the last poll for writes of other processes: the highest in each step.', format: milliseconds,
     series: (h) => [{ label: 'poll age', values: h.poll_age_ms }], empty: 'There is no ledger to poll.',
   },
   {
@@ -48,16 +49,18 @@ const charts = [
 export function live(host, route, app) {
   let range = rangeOf(route, '15m');
   const figures = new Figures('Now');
+  const sources = el('div', { class: 'stack' });
   const drawn = charts.map((options) => new Chart(options));
   host.append(
     el('div', { class: 'head' }, el('div', {}, el('h1', { tabindex: -1 }, 'Live'), el('p', {}, 'This process only. Figures are of the last minute, unless they say otherwise.')),
       ranges(range, (chosen) => { range = chosen; app.keep({ range }); app.refresh(); })),
-    el('div', { class: 'stack' }, figures.node, el('div', { class: 'two' }, drawn.map((c) => c.node))),
+    el('div', { class: 'stack' }, figures.node, sources, el('div', { class: 'two' }, drawn.map((c) => c.node))),
   );
   return {
     async refresh(signal) {
       const history = range === '15m' ? app.recent : await app.histories.of(range, signal);
       figures.show(figuresOf(app.health, app.recent));
+      renew(sources, app.health.sources, () => app.health.sources.map(followedWords));
       const polled = app.health.ledger === 'none' ? { ...history, poll_age_ms: history.time.map(() => null) } : history;
       for (const chart of drawn) chart.update(polled);
     },
@@ -81,13 +84,22 @@ function figuresOf(health, h) {
     falsePositives(health, h),
     { label: 'Rebuilds', value: lately(h.rebuilds), meaning: 'From the ledger. Some are normal: pages grow, and the scrub rebuilds random pages.' },
     health.ledger === 'none'
-      ? { label: 'Lag', value: [none, ''], meaning: 'There is no ledger to poll.' }
-      : { label: 'Lag', value: milliseconds(health.poll_age_ms), state: late ? 'warn' : undefined, meaning: lagWords(health) },
+      ? { label: 'Poll age', value: [none, ''], meaning: 'There is no ledger to poll.' }
+      : { label: 'Poll age', value: milliseconds(health.poll_age_ms), state: late ? 'warn' : undefined, meaning: pollWords(health) },
     { label: 'Degraded feeds', value: lately(h.degraded), state: bad(h.degraded, 'warn'), meaning: 'Feeds that could not check a kind.' },
     { label: 'Errors', value: lately(h.errors), state: bad(h.errors, 'bad'), meaning: 'Requests that failed with an error of the service.' },
     missed(health),
     { label: 'In progress', value: [count(health.requests.in_progress), `of ${count(health.requests.limit)}`], state: bad(h.shed, 'warn'), meaning: `Requests in progress. Refused: ${together(lately(h.shed))}. The heap holds ${together(bytes(latest(h, h.heap_bytes)))}.` },
   ];
+}
+
+/** followedWords says how far the ledger has the log of a source, also while all is well. */
+function followedWords(source) {
+  const { name, followed, behind_seconds: late, behind_bytes: lacks } = source;
+  if (!followed) return notice('bad', `Source ${name}: nobody follows it.`);
+  if (late === undefined) return notice('ok', `Source ${name}: followed by another process, which knows how far the ledger has it.`);
+  if (late <= 0) return notice('ok', `Source ${name}: followed. The ledger lacks nothing that this instance knows of.`);
+  return notice(late > 10 ? 'warn' : 'ok', `Source ${name}: followed. The ledger is ${together(seconds(late))} behind, ${together(bytes(lacks))} of its log.`);
 }
 
 /** missed is what comparing feeds with the ledger has found. */
@@ -110,7 +122,7 @@ function droppedWords(h, dropped, rate, looked) {
   return `${looked > 0 ? `${together(percent(rate / looked))} of the posts checked: ` : ''}${kinds}.`;
 }
 
-function lagWords(health) {
+function pollWords(health) {
   const bound = health.staleness_bound_ms;
   return `Time since the last poll of the ledger; ${bound > 0 ? `the limit is ${span2(bound)}` : 'each feed asks the ledger'}.`;
 }

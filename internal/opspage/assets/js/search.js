@@ -64,10 +64,10 @@ export function search(host, route, app) {
   }
 
   host.append(
-    el('div', { class: 'head' }, el('div', {}, el('h1', { tabindex: -1 }, 'Search'), el('p', {}, 'Why is a post missing from a feed? The answer checks every kind, and the ledger.')), jump()),
+    el('div', { class: 'head' }, el('div', {}, el('h1', { tabindex: -1 }, 'Search'), el('p', {}, 'Why is a post missing from a feed? The answer checks every kind, and the ledger.'))),
     el('div', { class: 'stack' },
       el('form', { class: 'card stack', onsubmit: explain, autocomplete: 'off' }, form, el('div', { class: 'row' }, button)),
-      result));
+      result, el('div', { class: 'card' }, jump())));
   return { refresh: async () => addFacets(), close: () => { latest++; } };
 }
 
@@ -81,7 +81,7 @@ function actorOf(line) {
 function jump() {
   const field = el('input', { type: 'text', inputmode: 'numeric', pattern: '[0-9]{1,10}', class: 'short', id: 'jump', required: true, title: 'a page\'s number', autocomplete: 'off' });
   const submit = (event) => { event.preventDefault(); location.hash = `#/page/${Number(field.value)}`; };
-  return el('form', { class: 'row', onsubmit: submit }, el('label', { for: 'jump' }, 'Page'), field, el('button', { type: 'submit' }, 'Open'));
+  return el('form', { class: 'row', onsubmit: submit }, el('label', { for: 'jump' }, 'Look inside page number'), field, el('button', { type: 'submit' }, 'Open'));
 }
 
 function explanation(answer, asked, kinds) {

@@ -1,0 +1,78 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+
+	"github.com/feedfilter/feedfilter/internal/access"
+	"github.com/feedfilter/feedfilter/internal/follow"
+	"github.com/feedfilter/feedfilter/internal/httpapi"
+)
+
+const (
+	metricsFlag = "--metrics-addr"
+	// maxScrapers is the largest number of connections of a process that has metrics and probes
+	// only.
+	maxScrapers = 100
+)
+
+// monitorFlags say where a process that is not the service has its metrics and probes. The address
+// is another flag than that of the service, because both may share a file or an environment.
+type monitorFlags struct {
+	MetricsAddr string `help:"${metrics_addr}" placeholder:"ADDRESSES"`
+	doorFlags
+}
+
+// Check implements [settings.Checker].
+func (f *monitorFlags) Check(ctx context.Context) error {
+	if f.MetricsAddr == "" {
+		return nil
+	}
+	return f.check(ctx, metricsFlag, f.MetricsAddr)
+}
+
+// open opens the door of --metrics-addr, nil without that flag, and makes metrics for the data.
+func (f *monitorFlags) open(ctx context.Context, data *dataFlags, log *slog.Logger) (*gate, error) {
+	if f.MetricsAddr == "" {
+		return nil, nil //nolint:nilnil // nobody asks for metrics
+	}
+	g, err := f.doorFlags.open(ctx, metricsFlag, f.MetricsAddr, access.Rate{}, log)
+	if err != nil {
+		return nil, err
+	}
+	data.meters = data.newMeters(g)
+	return g, nil
+}
+
+// serve answers with metrics and probes until halt is called.
+func (f *monitorFlags) serve(
+	ctx context.Context, g *gate, data *dataFlags, d *data, sources func() []follow.Status, log *slog.Logger,
+) (halt func() error, err error) {
+	listeners, err := listenAll(ctx, metricsFlag, f.MetricsAddr, 0o660)
+	if err != nil {
+		return nil, err
+	}
+	//nolint:contextcheck // handlers use their requests' contexts
+	handler := httpapi.NewMonitor(httpapi.Config{
+		Activities: d.activities, Logger: log, Access: g.access, Metrics: data.meters, Sources: sources,
+	})
+	server := newServer(handler, log, defaultTimeouts())
+	ctx, end := context.WithCancel(ctx)
+	g.start(ctx, log)
+	limit := newConnectionLimit(connectionsWithin(maxScrapers, maxOpenFiles()))
+	for _, l := range listeners {
+		log.InfoContext(ctx, "metrics", "addr", l.Addr().String())
+		go func() {
+			if err := server.Serve(g.listener(limit.listener(l))); !errors.Is(err, http.ErrServerClosed) {
+				log.ErrorContext(ctx, "no metrics any more", "error", fmt.Errorf("serve on %s: %w", l.Addr(), err))
+			}
+		}()
+	}
+	return func() error {
+		end()
+		return errors.Join(server.Close(), g.close())
+	}, nil
+}
