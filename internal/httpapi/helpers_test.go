@@ -128,6 +128,7 @@ type faultyLedger struct {
 
 	lists, records, pings gate
 	pinged                atomic.Int64
+	patient               atomic.Bool // a call may wait for its gate for longer than its context
 }
 
 // gate blocks calls while it is closed.
@@ -170,6 +171,9 @@ func (l *faultyLedger) around(ctx context.Context, c *ledger.Call, next func(ctx
 		wait = &gate{}
 	default:
 		return next(ctx)
+	}
+	if l.patient.Load() {
+		ctx = context.WithoutCancel(ctx)
 	}
 	if err := errors.Join(l.err(ctx), wait.pass(ctx)); err != nil {
 		return err
