@@ -25,8 +25,8 @@ const (
 	addrFlag    = "--addr"
 )
 
-// doorFlags set who may connect to a listening process.
-type doorFlags struct {
+// authFlags set who may connect to a listening process.
+type authFlags struct {
 	InsecureNoAuth bool   `help:"${no_auth}"`
 	AuthFile       string `help:"${auth_file}"     placeholder:"FILE"`
 	TLSCert        string `help:"${tls_cert}"      placeholder:"FILE"`
@@ -36,7 +36,7 @@ type doorFlags struct {
 
 // accessFlags set who may call the service, and how often.
 type accessFlags struct {
-	doorFlags
+	authFlags
 
 	RateLimit     access.Rate `help:"${rate_limit}"  placeholder:"RATE"`
 	UserRateLimit access.Rate `help:"${user_rate}"   placeholder:"RATE"`
@@ -52,13 +52,13 @@ func (f *accessFlags) check(ctx context.Context, addr string) error {
 	all.wantf(f.RateLimit == access.Rate{} || f.AuthFile != "", "--rate-limit: requires --auth-file")
 	all.wantf(f.AuditLog != "", "--audit-log: empty, want a file, - or off")
 	all.wantf(!f.AuditReads || f.AuditLog != auditOff, "--audit-reads: requires --audit-log")
-	all.note(f.doorFlags.check(ctx, addrFlag, addr))
+	all.note(f.authFlags.check(ctx, addrFlag, addr))
 	return all.err()
 }
 
 // check returns the mistakes in the flags, in the files that they name, and in the address, which
 // the named flag sets.
-func (f *doorFlags) check(ctx context.Context, flag, addr string) error {
+func (f *authFlags) check(ctx context.Context, flag, addr string) error {
 	var all checks
 	all.wantf((f.TLSCert == "") == (f.TLSKey == ""), "--tls-cert: requires --tls-key, and the other way round")
 	all.wantf(f.TLSClientCA == "" || f.TLSCert != "", "--tls-client-ca: requires --tls-cert")
@@ -70,7 +70,7 @@ func (f *doorFlags) check(ctx context.Context, flag, addr string) error {
 
 // checkExposure reports whether other machines can reach an address. It refuses such an address
 // without --auth-file and without --insecure-no-auth.
-func (f *doorFlags) checkExposure(ctx context.Context, flag, addr string) (exposed bool, err error) {
+func (f *authFlags) checkExposure(ctx context.Context, flag, addr string) (exposed bool, err error) {
 	host, port, err := net.SplitHostPort(addr)
 	if err == nil {
 		_, err = net.DefaultResolver.LookupPort(ctx, "tcp", port)
@@ -105,16 +105,16 @@ type gate struct {
 	watches      sync.WaitGroup
 }
 
-// open opens the door of the service, and limits how often users are written and read.
+// open prepares the access control of the service, and limits how often users are written and read.
 func (f *accessFlags) open(ctx context.Context, addr string, log *slog.Logger) (*gate, error) {
-	g, err := f.doorFlags.open(ctx, addrFlag, addr, f.RateLimit, log)
+	g, err := f.authFlags.open(ctx, addrFlag, addr, f.RateLimit, log)
 	g.access.Users = access.NewUsers(f.UserRateLimit)
 	return g, err
 }
 
 // open reads the files that the flags name. It keeps warnings for start, because the log's first
 // line comes before them. The rate is that of each token.
-func (f *doorFlags) open(ctx context.Context, flag, addr string, rate access.Rate, log *slog.Logger) (*gate, error) {
+func (f *authFlags) open(ctx context.Context, flag, addr string, rate access.Rate, log *slog.Logger) (*gate, error) {
 	g := &gate{}
 	var all checks
 	exposed := false

@@ -245,7 +245,7 @@ func TestAccessFlags(t *testing.T) {
 func TestGateReload(t *testing.T) {
 	dir := t.TempDir()
 	tokenFile(t, dir+"/tokens.json", "old")
-	f := accessFlags{doorFlags: doorFlags{AuthFile: dir + "/tokens.json"}, AuditLog: dir + "/audit.log"}
+	f := accessFlags{authFlags: authFlags{AuthFile: dir + "/tokens.json"}, AuditLog: dir + "/audit.log"}
 	log := (&dataFlags{LogLevel: "info"}).logger(stdio{err: os.Stderr})
 	g, err := f.open(t.Context(), "127.0.0.1:0", log)
 	must(t, err)

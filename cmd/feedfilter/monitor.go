@@ -23,7 +23,7 @@ const (
 // is another flag than that of the service, because both may share a file or an environment.
 type monitorFlags struct {
 	MetricsAddr string `help:"${metrics_addr}" placeholder:"ADDRESSES"`
-	doorFlags
+	authFlags
 }
 
 // Check implements [settings.Checker].
@@ -34,12 +34,13 @@ func (f *monitorFlags) Check(ctx context.Context) error {
 	return f.check(ctx, metricsFlag, f.MetricsAddr)
 }
 
-// open opens the door of --metrics-addr, nil without that flag, and makes metrics for the data.
+// open prepares the access control of --metrics-addr, nil without that flag, and makes metrics for the
+// data.
 func (f *monitorFlags) open(ctx context.Context, data *dataFlags, log *slog.Logger) (*gate, error) {
 	if f.MetricsAddr == "" {
 		return nil, nil //nolint:nilnil // nobody asks for metrics
 	}
-	g, err := f.doorFlags.open(ctx, metricsFlag, f.MetricsAddr, access.Rate{}, log)
+	g, err := f.authFlags.open(ctx, metricsFlag, f.MetricsAddr, access.Rate{}, log)
 	if err != nil {
 		return nil, err
 	}
@@ -62,7 +63,7 @@ func (f *monitorFlags) serve(
 	server := newServer(handler, log, defaultTimeouts())
 	ctx, end := context.WithCancel(ctx)
 	g.start(ctx, log)
-	limit := newConnectionLimit(connectionsWithin(maxScrapers, maxOpenFiles()))
+	limit := newConnectionLimit(connectionsWithin(maxScrapers, maxOpenFiles()), handler.Unread)
 	for _, l := range listeners {
 		log.InfoContext(ctx, "metrics", "addr", l.Addr().String())
 		go func() {

@@ -196,7 +196,7 @@ func TestFollowResync(t *testing.T) {
 			}
 			var written pglogrepl.LSN // the follower may be slower than this writer, and must keep up
 			must(t, conn.QueryRow(ctx, `SELECT pg_current_wal_flush_lsn()::text`).Scan(&written))
-			for quit.Err() == nil && a.position().lsn < written {
+			for quit.Err() == nil && a.position().lsn < written { //nolint:contextcheck // ends with the test
 				time.Sleep(time.Millisecond)
 			}
 		}

@@ -232,7 +232,7 @@ func (d *description) valid(official string) error {
 	if err != nil {
 		return err
 	}
-	faults := []error{schema.Validate(map[string]any(d.document))}
+	faults := []error{schema.Validate(d.document)}
 	faults = append(faults, d.validParts(d.part())...)
 	ids := make(map[any]string)
 	for path := range d.routes {
@@ -289,7 +289,8 @@ func validPath(path string, operation part) error {
 		}
 	}
 	slices.Sort(want)
-	if slices.Sort(got); !slices.Equal(want, got) {
+	slices.Sort(got)
+	if !slices.Equal(want, got) {
 		return fmt.Errorf("%s: describes the parameters %q", path, got)
 	}
 	return nil

@@ -38,12 +38,12 @@ func wantStatus(t *testing.T, stream healthv1.Health_WatchClient, want healthv1.
 	}
 }
 
-// startTimed serves h with timeouts much shorter than a watch, and returns the server and address.
-func startTimed(t *testing.T, h *httpapi.Handler) (*httptest.Server, string) {
+// startTimed serves h with a timeout to read and to write, and returns the server and address.
+func startTimed(t *testing.T, h *httpapi.Handler, timeout time.Duration) (*httptest.Server, string) {
 	t.Helper()
 	server := httptest.NewUnstartedServer(h)
 	server.Config.Protocols = bothProtocols()
-	server.Config.ReadTimeout, server.Config.WriteTimeout = 100*time.Millisecond, 100*time.Millisecond
+	server.Config.ReadTimeout, server.Config.WriteTimeout = timeout, timeout
 	server.Config.RegisterOnShutdown(h.EndWatches)
 	server.Start()
 	t.Cleanup(server.Close)
@@ -64,19 +64,23 @@ func handlerOf(t *testing.T, s *service) *httpapi.Handler {
 func TestHealthWatch(t *testing.T) {
 	s := open(t)
 	h := handlerOf(t, s)
-	_, addr := startTimed(t, h)
+	const timeout = time.Second // a watch that begins later is cut off
+	_, addr := startTimed(t, h, timeout)
 	conn := dialGRPC(t, addr)
+	begun := time.Now()
 	whole, feeds, unknown := watch(t, conn, ""), watch(t, conn, feedfilterv1connect.FeedServiceName), watch(t, conn, "nothing")
 	wantStatus(t, whole, serving)
 	wantStatus(t, feeds, serving)
 	wantStatus(t, unknown, healthv1.HealthCheckResponse_SERVICE_UNKNOWN)
 	s.ledger.set(failing)
-	s.store.set(failing)
-	wantStatus(t, whole, notServing)
-	wantStatus(t, feeds, notServing)
-	s.store.set(sound)
-	wantStatus(t, whole, serving)
-	wantStatus(t, feeds, serving)
+	for time.Since(begun) < 2*timeout {
+		s.store.set(failing)
+		wantStatus(t, whole, notServing)
+		wantStatus(t, feeds, notServing)
+		s.store.set(sound)
+		wantStatus(t, whole, serving)
+		wantStatus(t, feeds, serving)
+	}
 	h.EndWatches()
 	wantStatus(t, unknown, notServing) // the other changes did not reach this watch
 }
@@ -84,7 +88,7 @@ func TestHealthWatch(t *testing.T) {
 // TestHealthWatchAtShutdown: watches do not hold up the shutdown of a server.
 func TestHealthWatchAtShutdown(t *testing.T) {
 	s := open(t)
-	server, addr := startTimed(t, handlerOf(t, s))
+	server, addr := startTimed(t, handlerOf(t, s), time.Hour)
 	conn := dialGRPC(t, addr)
 	known, unknown := watch(t, conn, ""), watch(t, conn, "nothing")
 	wantStatus(t, known, serving)
@@ -104,7 +108,7 @@ func TestHealthWatchAtShutdown(t *testing.T) {
 // ready.
 func TestClientSideHealthChecks(t *testing.T) {
 	s := open(t)
-	_, addr := startTimed(t, handlerOf(t, s))
+	_, addr := startTimed(t, handlerOf(t, s), time.Hour)
 	conn, err := grpc.NewClient(addr, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithDefaultServiceConfig(
 		`{"loadBalancingConfig":[{"round_robin":{}}],"healthCheckConfig":{"serviceName":"`+feedfilterv1connect.FeedServiceName+`"}}`))
 	must(t, err)

@@ -129,6 +129,7 @@ type faultyLedger struct {
 	lists, records, pings gate
 	pinged                atomic.Int64
 	pollsFail             atomic.Bool
+	patient               atomic.Bool // a call may wait for its gate for longer than its context
 }
 
 // gate blocks calls while it is closed.
@@ -176,6 +177,9 @@ func (l *faultyLedger) around(ctx context.Context, c *ledger.Call, next func(ctx
 		return next(ctx)
 	default:
 		return next(ctx)
+	}
+	if l.patient.Load() {
+		ctx = context.WithoutCancel(ctx)
 	}
 	if err := errors.Join(l.err(ctx), wait.pass(ctx)); err != nil {
 		return err
