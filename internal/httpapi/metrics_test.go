@@ -69,7 +69,7 @@ func TestMetricsOfFeeds(t *testing.T) {
 	for range 3 {
 		s.do(t, "POST", "/v1/feed/filter", feeds)
 	}
-	s.do(t, "POST", "/v1/feed/filter", `{"viewer":"9","posts":[{"id":"a","author":"3"},{"id":"b","author":"3"}],"limit":1}`)
+	s.do(t, "POST", "/v1/feed/filter", `{"viewer":"2","posts":[{"id":"a","author":"3"},{"id":"b","author":"3"}],"limit":1}`)
 	s.do(t, "POST", "/v1/feed/filter", `{"viewer":`)
 	s.do(t, "HEAD", "/v1/kinds", "")
 	s.do(t, "GET", "/v1/kinds", "")
