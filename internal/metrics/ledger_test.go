@@ -171,7 +171,7 @@ func TestLedgerTotal(t *testing.T) {
 			return err
 		}
 	}
-	delete(calls, "Place") // it is Places of one user
+	delete(calls, "Place")                                             // it is Places of one user
 	rest := map[string]bool{"Checkpoint": true, "SetCheckpoint": true} // no Recorder calls them
 	operations := make(map[string]bool)
 	for name, call := range calls {
