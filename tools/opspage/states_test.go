@@ -338,7 +338,7 @@ func testHeld(b *chromium) func(*testing.T) {
 		tab := open(t, b, f.URL, "#/search", look{})
 		tab.settled()
 		tab.fill("#jump", "4711")
-		tab.click(".head button")
+		tab.click("#jump ~ button")
 		tab.until("location.hash === '#/page/4711'")
 		tab.settled()
 		if focus := value[string](tab, "document.activeElement.tagName"); focus != "H1" {
