@@ -79,7 +79,8 @@ func (p *Page) applyGuarded(b Batch) (state State, fewest uint8) {
 		if l == nil {
 			return Jammed, 0
 		}
-		before, all := len(own), 0
+		before := len(own)
+		var all int // bits of the key
 		own, all = l.clearable(own, h)
 		n := len(own) - before
 		if n < LeastCleared && (n == 0 || n < all) { // a key may set fewer bits

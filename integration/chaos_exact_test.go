@@ -94,7 +94,8 @@ func (l *chaosLoad) explain(ctx context.Context, g *target, f *chaosFeed) {
 	for range explainTries {
 		f.sent = time.Now()
 		r := g.send(ctx, http.MethodPost, "/v1/feed/filter", f.request)
-		if l.tally.count(callFeed, 1); !l.answered(ctx, g, callFeed, r) {
+		l.tally.count(callFeed, 1)
+		if !l.answered(ctx, g, callFeed, r) {
 			return
 		}
 		l.judge(ctx, g, f, r)
@@ -103,7 +104,8 @@ func (l *chaosLoad) explain(ctx context.Context, g *target, f *chaosFeed) {
 			return // judge has recorded it
 		}
 		e := g.send(ctx, http.MethodPost, "/v1/feed/explain", explainRequest{f.request.Viewer, p, f.request.Lists})
-		if l.tally.count(callExplain, 1); !l.answered(ctx, g, callExplain, e) {
+		l.tally.count(callExplain, 1)
+		if !l.answered(ctx, g, callExplain, e) {
 			return
 		}
 		var why explanation

@@ -252,7 +252,8 @@ func learnsIn(d time.Duration) func(*fakeInstance) {
 func forgets(i *fakeInstance) {
 	record, due := i.record, nth(5)
 	i.record = func(k fakeKey) {
-		if record(k); due() {
+		record(k)
+		if due() {
 			clear(i.ledger.seen)
 		}
 	}

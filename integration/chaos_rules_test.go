@@ -221,7 +221,8 @@ func TestRates(t *testing.T) {
 		"not seen":               func(r *rates) { r.UnseenLooks, r.UnseenDropped = 1000, 100 },
 	} {
 		r := right
-		if spoil(&r); r.wrong() == "" {
+		spoil(&r)
+		if r.wrong() == "" {
 			t.Errorf("%s: nothing is wrong with %+v", name, r)
 		}
 	}

@@ -117,8 +117,9 @@ func (s *Lease) take(
 	sql := &s.ledger.sql
 	var now time.Time
 	for _, lock := range []string{sql.lockKinds, sql.excludeWriters} {
-		mine, err := s.read(ctx, t, lock, holder, kinds, force, &now)
-		if err != nil {
+		var mine []string
+		var err error
+		if mine, now, err = s.read(ctx, t, lock, holder, kinds, force); err != nil {
 			return err
 		}
 		if slices.Equal(kinds, mine) {
@@ -136,8 +137,8 @@ func (s *Lease) take(
 // read begins the transaction with the lock, and reads the lease and the clock. It returns the
 // source's kinds, or an error if holder may not take the lease for the given ones.
 func (s *Lease) read(
-	ctx context.Context, t transaction, lock, holder string, kinds []string, force bool, now *time.Time,
-) (mine []string, err error) {
+	ctx context.Context, t transaction, lock, holder string, kinds []string, force bool,
+) (mine []string, now time.Time, err error) {
 	sql := &s.ledger.sql
 	var had string
 	var until int64
@@ -145,22 +146,22 @@ func (s *Lease) read(
 	err = t.begin(ctx, statement{sql: lock},
 		statement{sql: putSourceSQL, args: []any{s.Source}},
 		statement{sql: sql.lockSource, args: []any{s.Source}, into: []any{&s.Position, &s.fence, &had, &until}},
-		sql.leaseClock(now), kindsQuery(&all))
+		sql.leaseClock(&now), kindsQuery(&all))
 	if err != nil {
-		return nil, fmt.Errorf("read the lease: %w", err)
+		return nil, now, fmt.Errorf("read the lease: %w", err)
 	}
 	for _, k := range all {
 		switch {
 		case k.Source == s.Source:
 			mine = append(mine, k.Name)
 		case k.Source != "" && slices.Contains(kinds, k.Name):
-			return nil, &FollowedError{k.Source, k.Name}
+			return nil, now, &FollowedError{k.Source, k.Name}
 		}
 	}
 	if had != holder && until > now.UnixMicro() && !force {
-		return nil, fmt.Errorf("%w: %s, until %s", ErrHeld, had, time.UnixMicro(until).UTC().Format(time.RFC3339))
+		return nil, now, fmt.Errorf("%w: %s, until %s", ErrHeld, had, time.UnixMicro(until).UTC().Format(time.RFC3339))
 	}
-	return mine, nil
+	return mine, now, nil
 }
 
 // taken is a statement that gives the lease to the holder.

@@ -19,7 +19,7 @@ func TestPingHasItsConnection(t *testing.T) {
 		for range readers.Stats().MaxOpenConnections {
 			conn, err := readers.Conn(t.Context())
 			must(t, err)
-			defer conn.Close() //nolint:errcheck // in use until the test ends
+			t.Cleanup(func() { _ = conn.Close() })
 		}
 		wantPing(t, l)
 	})
@@ -34,7 +34,7 @@ func TestPingHasItsConnection(t *testing.T) {
 		for range 2 {
 			conn, err := d.pool.Acquire(t.Context())
 			must(t, err)
-			defer conn.Release()
+			t.Cleanup(conn.Release)
 		}
 		wantPing(t, l)
 		server.Pause()

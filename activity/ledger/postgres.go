@@ -70,6 +70,17 @@ type postgresURL struct {
 	cancels *canceler         // dials all connections
 }
 
+// checkDurable returns an error if a commit with the setting synchronous_commit can be lost.
+func checkDurable(setting string) error {
+	switch commit := strings.ToLower(setting); commit {
+	case "on", "local", "remote_write", "remote_apply":
+		return nil
+	default:
+		return fmt.Errorf("synchronous_commit=%s: commits must be durable: "+
+			"want on, local, remote_write or remote_apply", commit)
+	}
+}
+
 // parsePostgres parses a URL. No error shows the password.
 func parsePostgres(text string) (postgresURL, error) {
 	u, err := url.Parse(text)
@@ -104,11 +115,8 @@ func parsePostgres(text string) (postgresURL, error) {
 	session["search_path"] = pgx.Identifier{schema}.Sanitize()
 	session["client_encoding"], parameters["client_encoding"] = "UTF8", "UTF8"
 	parameters["application_name"] = cmp.Or(parameters["application_name"], applicationName)
-	switch commit := strings.ToLower(session["synchronous_commit"]); commit {
-	case "on", "local", "remote_write", "remote_apply":
-	default:
-		return postgresURL{}, fmt.Errorf("synchronous_commit=%s: commits must be durable: "+
-			"want on, local, remote_write or remote_apply", commit)
+	if err := checkDurable(session["synchronous_commit"]); err != nil {
+		return postgresURL{}, err
 	}
 	config.ConnConfig.ValidateConnect, err = validator(u.Query().Get("target_session_attrs"))
 	if err != nil {

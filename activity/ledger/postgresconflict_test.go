@@ -329,7 +329,7 @@ func (server shared) testLeaseWaits(t testing.TB) {
 		wrote := startRecord(t.Context(), l, c.first)
 		waiting(1)
 		ctx, cancel := context.WithCancel(t.Context())
-		defer cancel()
+		t.Cleanup(cancel)
 		leased := make(chan error, 1)
 		go func() {
 			_, err := l.Lease(ctx, "app", "one", []string{"block"}, time.Hour, false)

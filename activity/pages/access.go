@@ -81,7 +81,7 @@ func (pl *poller) ping() *ping {
 // whether the ledger cannot be reached, and notes that. A ledger that has answered anything since
 // the ping began can be reached.
 func (pl *poller) lost(ctx context.Context, err error) bool {
-	p := pl.ping()
+	p := pl.ping() //nolint:contextcheck // callers share the ping: it does not end with one of them
 	select {
 	case <-p.done:
 	case <-ctx.Done():

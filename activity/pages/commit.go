@@ -247,16 +247,7 @@ func (cm *committer) commit(writes []*write) {
 		toClose: cm.pagesToClose(receipt, changes),
 		await:   make(map[chan struct{}]bool), passed: make(chan struct{}), slots: make(chan struct{}, maxGroupRepairs),
 	}
-	next := 0
-	for _, w := range writes {
-		end := next + len(w.changes)
-		if w.receipt = receipt; w.step != nil {
-			close(w.committed)
-		} else {
-			w.result = Written{receipt.Changed[next:end], receipt.Refused[next:end]}
-		}
-		next = end
-	}
+	distribute(receipt, writes)
 	cm.layout.learn(receipt.Owners)
 	cm.settling <- struct{}{}
 	cm.mu.Lock()
@@ -269,6 +260,20 @@ func (cm *committer) commit(writes []*write) {
 	}
 	cm.mu.Unlock()
 	cm.life.ended.Go(func() { cm.settle(g) })
+}
+
+// distribute gives each write of a group its part of the receipt.
+func distribute(receipt ledger.Receipt, writes []*write) {
+	next := 0
+	for _, w := range writes {
+		end := next + len(w.changes)
+		if w.receipt = receipt; w.step != nil {
+			close(w.committed)
+		} else {
+			w.result = Written{receipt.Changed[next:end], receipt.Refused[next:end]}
+		}
+		next = end
+	}
 }
 
 // record records changes in the ledger, or what a source did, if step is not nil.
@@ -431,17 +436,8 @@ func (cm *committer) write(ctx context.Context, w *write) error {
 	if err := cm.checkFollowed(ctx, w); err != nil {
 		return fmt.Errorf("record %d activities: nothing was changed: %w", len(w.changes), err)
 	}
-	// Deletions and removals of ended activities may change many pages, but run one at a time.
-	ours := w.deletes || w.changes[0].Ended
-	for !ours && cm.congested(w.changes) {
-		if w.step == nil || cm.life.isClosed() {
-			return ErrOverloaded
-		}
-		select { // a source waits instead
-		case <-time.After(reachEvery):
-		case <-ctx.Done():
-			return fmt.Errorf("record %d activities: nothing was changed: %w", len(w.changes), ctx.Err())
-		}
+	if err := cm.awaitRoom(ctx, w); err != nil {
+		return err
 	}
 	if cm.waiting.Add(1) > maxWaiting {
 		cm.waiting.Add(-1)
@@ -462,6 +458,25 @@ func (cm *committer) write(ctx context.Context, w *write) error {
 	}
 	if w.err != nil {
 		return fmt.Errorf("record %d activities: %w", len(w.changes), w.err)
+	}
+	return nil
+}
+
+// awaitRoom returns ErrOverloaded if too many writes wait for pages of w. A source waits instead.
+func (cm *committer) awaitRoom(ctx context.Context, w *write) error {
+	// Deletions and removals of ended activities may change many pages, but run one at a time.
+	if w.deletes || w.changes[0].Ended {
+		return nil
+	}
+	for cm.congested(w.changes) {
+		if w.step == nil || cm.life.isClosed() {
+			return ErrOverloaded
+		}
+		select {
+		case <-time.After(reachEvery):
+		case <-ctx.Done():
+			return fmt.Errorf("record %d activities: nothing was changed: %w", len(w.changes), ctx.Err())
+		}
 	}
 	return nil
 }

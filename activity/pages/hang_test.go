@@ -33,6 +33,7 @@ const backWithin = 20 * time.Second
 // hang stops the server for a time. Writes must succeed again within backWithin, and the ledger must
 // have all that were acknowledged.
 func hang(t *testing.T, connect func(s *pgtest.Server, url string) string, paused time.Duration) {
+	t.Helper()
 	t.Parallel()
 	server := pgtest.Start(t)
 	url := server.Schema()
@@ -74,7 +75,7 @@ func (w *hangWriters) run(ctx context.Context) {
 	defer every.Stop()
 	for i := 0; ctx.Err() == nil; i++ {
 		<-every.C
-		w.running.Go(func() {
+		w.running.Go(func() { //nolint:contextcheck // a write that has begun ends by itself
 			limited, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 			defer cancel()
 			changes := changesOf(w.Pages, []act{add(fmt.Sprint("u", i%20), "hide", fmt.Sprint("p", i))})

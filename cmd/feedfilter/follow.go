@@ -116,12 +116,9 @@ func (c *followCmd) Run(ctx context.Context, std stdio) (err error) {
 	if err != nil {
 		return fmt.Errorf("follow: %w", err)
 	}
-	d, err := c.Data.open(ctx, log, nil)
-	if errors.Is(err, ledger.ErrInUse) {
-		err = fmt.Errorf("%w; or follow within the service: serve --follow", err)
-	}
+	d, err := c.openData(ctx, log)
 	if err != nil {
-		return fmt.Errorf("follow: %w", err)
+		return err
 	}
 	defer func() { err = errors.Join(err, d.close()) }()
 	r, err := d.withLedger("to follow a source")
@@ -158,6 +155,18 @@ func (c *followCmd) Run(ctx context.Context, std stdio) (err error) {
 		}()
 	}
 	return f.Run(ctx)
+}
+
+// openData opens the data of the service.
+func (c *followCmd) openData(ctx context.Context, log *slog.Logger) (*data, error) {
+	d, err := c.Data.open(ctx, log, nil)
+	if errors.Is(err, ledger.ErrInUse) {
+		err = fmt.Errorf("%w; or follow within the service: serve --follow", err)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("follow: %w", err)
+	}
+	return d, nil
 }
 
 // release makes a kind ordinary, and says what else is to do.

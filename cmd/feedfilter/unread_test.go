@@ -105,7 +105,7 @@ func (s sending) received(t *testing.T) (answers, log, metrics string) {
 	listener.conns <- starved
 	client := near
 	if s.secure {
-		client = tls.Client(near, &tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS13}) //nolint:gosec // its own server
+		client = tls.Client(near, &tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS13})
 	}
 	closed := make(chan struct{})
 	go func() { // the server may close the connection before it has read everything
@@ -131,7 +131,7 @@ func (s sending) received(t *testing.T) (answers, log, metrics string) {
 	}
 	synctest.Wait()
 	w := httptest.NewRecorder()
-	handler.ServeHTTP(w, httptest.NewRequestWithContext(context.Background(), http.MethodGet, "/metrics", http.NoBody)) //nolint:usetesting // the test's context ends with the bubble
+	handler.ServeHTTP(w, httptest.NewRequestWithContext(context.Background(), http.MethodGet, "/metrics", http.NoBody))
 	return string(all), out.String(), w.Body.String()
 }
 

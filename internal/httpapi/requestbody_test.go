@@ -1,7 +1,6 @@
 package httpapi_test
 
 import (
-	"fmt"
 	"go/ast"
 	"go/parser"
 	"go/token"
@@ -83,7 +82,7 @@ func foreignBodies(t *testing.T, name, text string) (all []string) {
 		}
 		requests := requestNames(f)
 		for _, at := range foreignIn(f.Body, requests) {
-			all = append(all, fmt.Sprint(files.Position(at)))
+			all = append(all, files.Position(at).String())
 		}
 		return false
 	})

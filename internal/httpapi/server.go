@@ -253,13 +253,14 @@ func (f *front) addRoutes(e *echo.Echo) {
 func (f *front) unknownPath(path string) error {
 	kinds := f.operations.Activities.Kinds()
 	message := "no such path"
-	for _, of := range [...]string{"/v1/users/", "/v1/targets/"} {
-		below, ok := strings.CutPrefix(path, of)
-		_, rest, _ := strings.Cut(below, "/")
-		name, _, _ := strings.Cut(rest, "/")
-		if _, known := kinds.Named(name); ok && !known && name != "" && name != "preview" && name != "export" {
-			message += fmt.Sprintf(": the service has no kind %q; GET /v1/kinds lists its kinds", core.Clip(name))
-		}
+	below, ofUser := strings.CutPrefix(path, "/v1/users/")
+	if !ofUser {
+		below, ofUser = strings.CutPrefix(path, "/v1/targets/")
+	}
+	_, rest, _ := strings.Cut(below, "/")
+	name, _, _ := strings.Cut(rest, "/")
+	if _, known := kinds.Named(name); ofUser && !known && !slices.Contains([]string{"", "preview", "export"}, name) {
+		message += fmt.Sprintf(": the service has no kind %q; GET /v1/kinds lists its kinds", core.Clip(name))
 	}
 	if path == "/" && slices.ContainsFunc(f.routes, func(r core.Route) bool { return r.Path == opspage.Path }) {
 		message += ": /ops is for operators, /docs describes all paths, /openapi.json does so for programs"

@@ -187,7 +187,7 @@ func answersTo(ctx context.Context, addr, first, rest string, late bool) (all []
 		}
 		_, _ = io.Copy(io.Discard, res.Body) // of a stream, it may be cut off
 		_ = res.Body.Close()
-		all = append(all, answered{res.StatusCode, res.Header.Get("X-Request-Id")})
+		all = append(all, answered{res.StatusCode, res.Header.Get("X-Request-ID")})
 		method = http.MethodGet
 	}
 }
@@ -358,8 +358,9 @@ type beginning struct{ media, begin string }
 // bodiesOf returns forms of the bodies that a route reads.
 func bodiesOf(route string) []beginning {
 	const object, envelope = `{"viewer":"1","posts":["`, "\x00\x00\x00\xa0\x00" // a message of 40 KiB
+	_, path, _ := strings.Cut(route, " ")
 	switch {
-	case isProcedure(route[strings.Index(route, "/"):]):
+	case isProcedure(path):
 		return []beginning{{"application/proto", ""}, {"application/grpc", envelope}, {"application/connect+proto", envelope}}
 	case strings.HasPrefix(route, "POST"):
 		return []beginning{{"application/json", object}, {"application/x-ndjson", ""}}

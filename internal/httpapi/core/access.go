@@ -87,8 +87,11 @@ func (a *Access) RightHost(k *Call) error {
 		return nil
 	}
 	LeaveBody(k)
-	return &refusal{Problem: Problem{Code: CodeMisdirected, Message: "the Host header does not name this service: call it at an address of --addr, " +
-		"or start it with --auth-file or --insecure-no-auth"}}
+	return &refusal{Problem: Problem{
+		Code: CodeMisdirected,
+		Message: "the Host header does not name this service: call it at an address of --addr, " +
+			"or start it with --auth-file or --insecure-no-auth",
+	}}
 }
 
 // overSocket reports whether a request came over a Unix socket. DNS rebinding cannot reach one.
