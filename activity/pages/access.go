@@ -116,7 +116,8 @@ func (pl *poller) hear() {
 //   - errUnreachable if the ledger cannot be reached. The next readers do not ask; the next poll
 //     tries again.
 //   - [ErrOverloaded] if too many requests wait for the ledger,
-//   - an [*UnavailableError] if the ledger answers pings, but not the question,
+//   - an [*UnavailableError] if the ledger answers pings, but not the question, asked twice if it
+//     failed,
 //   - [ErrClosed], that of ctx, or one that wraps ledger.ErrGone.
 //
 //nolint:ireturn // T is no interface
@@ -135,18 +136,24 @@ func ask[T any](ctx context.Context, pl *poller, read func(ctx context.Context) 
 	defer end(nil)
 	silence := time.AfterFunc(pingAfter, func() { pl.watchSilence(limited, end) })
 	defer silence.Stop()
-	value, err = read(limited)
-	switch cause := context.Cause(limited); {
-	case err == nil || errors.Is(err, ledger.ErrGone):
-		pl.hear()
-		return value, err
-	case ctx.Err() != nil:
-		return value, ctx.Err()
-	case errors.Is(cause, errUnreachable) || !errors.Is(cause, errSlow) && pl.lost(ctx, err):
-		return value, errUnreachable
-	default:
-		return value, Unavailable("ledger", cmp.Or(cause, err))
+	for range 2 { // a ledger that restarts refuses a question, and may answer the next one
+		value, err = read(limited)
+		switch {
+		case err == nil || errors.Is(err, ledger.ErrGone):
+			pl.hear()
+			return value, err
+		case ctx.Err() != nil:
+			return value, ctx.Err()
+		}
+		cause := context.Cause(limited)
+		if errors.Is(cause, errSlow) {
+			return value, Unavailable("ledger", cause)
+		}
+		if errors.Is(cause, errUnreachable) || pl.lost(ctx, err) {
+			return value, errUnreachable
+		}
 	}
+	return value, Unavailable("ledger", err)
 }
 
 // watchSilence pings the ledger until a question has ended. It ends the question if the ledger

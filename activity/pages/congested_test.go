@@ -165,6 +165,34 @@ func TestFailedQuestion(t *testing.T) {
 	})
 }
 
+// A ledger that restarts refuses a question, and answers the ping after it. The feed asks again.
+func TestQuestionDuringARestart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, store := newLedger(t, 1), &favfilter.Memory{}
+		var pollsFail atomic.Bool
+		var refusals atomic.Int64
+		partly := l.Around(before(failing(&pollsFail), "changed"))
+		partly = partly.Around(before(func(context.Context) error {
+			if refusals.Add(-1) >= 0 {
+				return faulttest.ErrInjected
+			}
+			return nil
+		}, "place"))
+		a, b := newRigWith(t, store, l), startProcess(t, partly, store, Config{ScrubRate: 1})
+		a.record(t, true, add("1", "hide", "before"))
+		b.want(t, "1", "hide", "before", true)
+		pollsFail.Store(true)
+		time.Sleep(3 * time.Second)
+		a.lose(t, "p")
+		time.Sleep(b.poller.follow.bound)
+		refusals.Store(1)
+		b.want(t, "1", "hide", "p", true)
+		if refusals.Load() != -1 {
+			t.Errorf("%d questions are left to be refused", refusals.Load())
+		}
+	})
+}
+
 // The ledger hangs while feeds ask it about their pages. It counts as unreachable after a bound:
 // the feeds that wait are answered then, from the pages, and later ones at once.
 func TestQuestionsToALedgerThatHangs(t *testing.T) {
