@@ -11,8 +11,8 @@ import (
 // Fold is how ids of a facet are made alike, before they are recorded or looked for.
 type Fold string
 
-// Folds. FoldCase and FoldHost are later forms of FoldLower and FoldDomain. A fold never changes what
-// it makes of an id: other processes, and what is recorded, rely on it.
+// Folds. FoldCase and FoldHost are later forms of FoldLower and FoldDomain. A fold never changes
+// what it makes of an id: other processes, and what is recorded, rely on it.
 const (
 	AsIs       Fold = ""       // ids are compared byte by byte
 	FoldLower  Fold = "lower"  // lower case; FoldCase finds more
@@ -42,9 +42,10 @@ func (f Fold) ID(id string) string {
 	}
 }
 
-// Other returns the id under which id is recorded by processes that have the earlier or the later
-// form of the fold: before a facet gets the later form, and while a fleet is restarted with it. So
-// feeds look for this id, too, and removals remove it. "": it is [Fold.ID], or there is no other.
+// Other returns the id under which id is recorded by processes that have the other form of the
+// fold, the earlier or the later one. There are such before a facet gets the later form, and while
+// a fleet is restarted with it. So feeds look for this id, too, and removals remove it. "": it is
+// [Fold.ID], or there is no other.
 func (f Fold) Other(id string) string {
 	var other Fold
 	switch f {
@@ -77,7 +78,7 @@ func foldCase(id string) string {
 	return cases.Fold().String(lower) // of Cherokee, Caser.String exchanges upper and lower case
 }
 
-// foldHost makes what programs call the same host alike: it removes a scheme, a port and a final
+// foldHost makes what programs call the same host alike. It removes a scheme, a port and a final
 // slash from a name or an address, and joiners that no name may have. An id with a path, a query or
 // a user stays one: a mute of a page must not become one of its site.
 func foldHost(id string) string {

@@ -63,8 +63,8 @@ func TestFold(t *testing.T) {
 	eachRune(func(r rune) { wantFolded(t, string(r)+"a.b") })
 }
 
-// eachRune calls do for all runes of scripts and symbols, and for each 97th of the ideographs,
-// syllables and planes without letters, which have no case and no mapping of their own.
+// eachRune calls do for all runes of scripts and symbols. Of the ideographs, syllables and planes
+// without letters, which have no case and no mapping of their own, it takes each 97th.
 func eachRune(do func(r rune)) {
 	for r := rune(0); r <= unicode.MaxRune; r++ {
 		large := r >= 0x3400 && r < 0xa000 || r >= 0xac00 && r < 0xf900 || r >= 0x20000
@@ -74,8 +74,8 @@ func eachRune(do func(r rune)) {
 	}
 }
 
-// TestFoldOther: whoever has the earlier form of a fold and whoever has the later one look for what
-// the other records.
+// TestFoldOther: a process with the earlier form of a fold looks for what one with the later form
+// records, and the other way round.
 func TestFoldOther(t *testing.T) {
 	for _, c := range []struct {
 		fold     Fold

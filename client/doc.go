@@ -23,10 +23,10 @@
 //
 // Every call of the service may be repeated. The client retries a call that is answered 408, 429,
 // 502, 503 or 504, or that has no complete answer. A 400 without a code counts as no answer: the
-// HTTP server of an overloaded process gives it. The client makes up to Options.MaxAttempts attempts.
-// Before each retry it waits a random time of up to 0.1 s, 0.2 s and so on to 3 s. If the answer
-// has a Retry-After, the client waits that long instead, and up to 0.1 s more. A Retry-After of
-// more than 30 s ends the retries, and so does a wait that would outlast the context.
+// HTTP server of an overloaded process gives it. The client makes up to Options.MaxAttempts
+// attempts. Before each retry it waits a random time of up to 0.1 s, 0.2 s and so on to 3 s. If the
+// answer has a Retry-After, the client waits that long instead, and up to 0.1 s more. A Retry-After
+// of more than 30 s ends the retries, and so does a wait that would outlast the context.
 //
 // Retries have a budget, so that clients do not overload the service further. It holds at most ten
 // retries, and regains a tenth of a retry with each successful call.

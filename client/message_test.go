@@ -93,8 +93,8 @@ func TestMessagesFirst(t *testing.T) {
 	}
 }
 
-// TestBareBadRequest: a 400 in plain text, as the HTTP server of an overloaded process answers, does
-// not keep the client from sending messages. It is no error of the request.
+// TestBareBadRequest: a 400 in plain text, as the HTTP server of an overloaded process answers,
+// does not keep the client from sending messages. It is no error of the request.
 func TestBareBadRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		bare := func(r *http.Request) *http.Response {

@@ -165,8 +165,8 @@ func geometryOf(s favfilter.Shape) regions.Geometry {
 	return regions.Geometry{Bits: s.Bits, K: int(s.Hashes), Region: regions.Size(s.Region)}
 }
 
-// On new pages, guarded removals find too few bits as often as package regions computes, which knows
-// nothing of hashes and layers. The plan of a deployment states this share.
+// On new pages, guarded removals find too few bits as often as package regions computes, which
+// knows nothing of hashes and layers. The plan of a deployment states this share.
 func TestRemovalsJamAsComputed(t *testing.T) {
 	const pages = 30
 	for _, rate := range servedRates() {
@@ -202,8 +202,8 @@ func TestRemovalsJamAsComputed(t *testing.T) {
 }
 
 // Pages take no more memory, as computed without a server, and need no more rebuilds, than
-// BENCHMARKS.md states. They need as many as package regions computes: rebuilds remove the collision
-// bits that removals leave behind.
+// BENCHMARKS.md states. They need as many as package regions computes: rebuilds remove the
+// collision bits that removals leave behind.
 func TestSimulatedCosts(t *testing.T) {
 	for i, stated := range []struct{ grown, churned, waits float64 }{{3.2, 3.25, 95}, {2.65, 2.8, 180}} {
 		grown, churned, waits, computed := simulate(servedRates()[i])

@@ -307,8 +307,8 @@ func (m *facetModel) list(r *activity.Recorder, user string) {
 }
 
 // TestFoldUpgrade: while some processes have the earlier form of a fold and others the later one,
-// each finds what others recorded, and undoes it. What the earlier form recorded is found and undone
-// for good.
+// each finds what others recorded, and undoes it. What the earlier form recorded is found and
+// undone for good.
 func TestFoldUpgrade(t *testing.T) {
 	of := func(tag, domain activity.Fold) *activity.Kinds {
 		return moreKinds(t,

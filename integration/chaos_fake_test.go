@@ -39,7 +39,8 @@ func newFakeLedger() *fakeLedger {
 func (s *fakeLedger) has(k fakeKey) bool { return s.last[k].add }
 
 // fakeInstance is one instance. It implements the part of the API that the load uses. A test
-// injects a fault by wrapping one of its functions. All but wire are called under the ledger's lock.
+// injects a fault by wrapping one of its functions. All but wire are called under the ledger's
+// lock.
 type fakeInstance struct {
 	ledger *fakeLedger
 	index  int

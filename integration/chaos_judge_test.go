@@ -385,8 +385,8 @@ func undoesLater(n int) func(*fakeInstance) {
 	}
 }
 
-// comesBack has all undone activities once, in the middle of the load. A service that starts from an
-// old copy of its ledger does that.
+// comesBack has all undone activities once, in the middle of the load. A service that starts from
+// an old copy of its ledger does that.
 func comesBack(i *fakeInstance) {
 	write, due := i.write, nth(200)
 	i.write = func(k fakeKey, add bool) bool {

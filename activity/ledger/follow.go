@@ -105,9 +105,9 @@ func (l *Ledger) Lease(
 }
 
 // take takes the lease in a transaction. If kinds change hands, it begins the transaction again. It
-// then waits for writers in flight, while no other begins. A writer may have read the kinds, and wait
-// for the lock of a page. Without the exclusion it would write a kind of the source after the lease
-// was taken.
+// then waits for writers in flight, while no other begins. A writer may have read the kinds, and
+// wait for the lock of a page. Without the exclusion it would write a kind of the source after the
+// lease was taken.
 //
 // Writers are excluded before anything else is locked. A follower in flight counts as one of them,
 // and may wait for the lock of the source.

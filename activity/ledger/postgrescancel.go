@@ -13,8 +13,8 @@ import (
 // for each such call, on a connection of its own, so that the server ends the statement at once.
 //
 //   - A server that answers gets cancel requests. While it does not answer, they would pile up.
-//   - None goes through a pooler, which keeps it until the server takes it. PgBouncer 1.18 ends if it
-//     cannot pass on a cancel request before its sender leaves. Without one, the server ends an
+//   - None goes through a pooler, which keeps it until the server takes it. PgBouncer 1.18 ends if
+//     it cannot pass on a cancel request before its sender leaves. Without one, the server ends an
 //     abandoned statement within the time limits of the session.
 type canceler struct {
 	dial pgconn.DialFunc

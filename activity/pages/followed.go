@@ -8,8 +8,8 @@ import (
 	"github.com/feedfilter/feedfilter/activity/ledger"
 )
 
-// releaseTimeout is how long a write of a kind that seems to be followed waits for a poll, which may
-// tell that the kind was released. After it, the ledger decides.
+// releaseTimeout is how long a write of a kind that seems to be followed waits for a poll, which
+// may tell that the kind was released. After it, the ledger decides.
 const releaseTimeout = 500 * time.Millisecond
 
 // checkFollowed returns an error if a source alone writes a kind of w. A write that cannot succeed

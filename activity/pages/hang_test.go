@@ -30,8 +30,8 @@ func hangConnections() map[string]func(s *pgtest.Server, url string) string {
 // backWithin is how long after its end a hang may still fail writes.
 const backWithin = 20 * time.Second
 
-// hang stops the server for a time. Writes must succeed again within backWithin, and the ledger must
-// have all that were acknowledged.
+// hang stops the server for a time. Writes must succeed again within backWithin, and the ledger
+// must have all that were acknowledged.
 func hang(t *testing.T, connect func(s *pgtest.Server, url string) string, paused time.Duration) {
 	t.Helper()
 	t.Parallel()

@@ -34,8 +34,8 @@ func (f *monitorFlags) Check(ctx context.Context) error {
 	return f.check(ctx, metricsFlag, f.MetricsAddr)
 }
 
-// open prepares the access control of --metrics-addr, nil without that flag, and makes metrics for the
-// data.
+// open prepares the access control of --metrics-addr, nil without that flag, and makes metrics for
+// the data.
 func (f *monitorFlags) open(ctx context.Context, data *dataFlags, log *slog.Logger) (*gate, error) {
 	if f.MetricsAddr == "" {
 		return nil, nil //nolint:nilnil // nobody asks for metrics

@@ -19,8 +19,8 @@ const badRequest = "HTTP/1.1 400 Bad Request\r\n"
 // stop sending.
 const answerTimeout = 500 * time.Millisecond
 
-// aborting is the deadline, in Unix seconds, with which net/http ends a read that waits for a further
-// request. No request misses it.
+// aborting is the deadline, in Unix seconds, with which net/http ends a read that waits for a
+// further request. No request misses it.
 const aborting = 1
 
 // errUnread is the error of writing to a connection whose request was not read in time.
@@ -29,8 +29,8 @@ var errUnread = errors.New("the header of a request was not read in time")
 // headerConn is a connection of net/http that notices a request whose header is not read in time.
 // Such a request gets an answer of the service, and is counted.
 //
-// net/http has no answer of its own to it: it closes the connection or, if it has read a part of a
-// line, answers 400, as if the client had sent that part as a whole line (golang/go#56390). The
+// net/http has no answer of its own to it: it closes the connection. If it has read a part of a
+// line, it answers 400, as if the client had sent that part as a whole line (golang/go#56390). The
 // reason is that [bufio.Reader.ReadLine] returns the part without the error.
 //
 // On a new connection without TLS, every request is first read in part: net/http reads 14 bytes,

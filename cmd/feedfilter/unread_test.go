@@ -46,8 +46,8 @@ func (l *pipes) Close() error { l.once.Do(func() { close(l.ended) }); return nil
 
 func (*pipes) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)} }
 
-// starvedConn is a connection of a process that gets no processor time after a read, for longer than
-// the header timeout.
+// starvedConn is a connection of a process that gets no processor time after a read, for longer
+// than the header timeout.
 type starvedConn struct {
 	net.Conn
 
@@ -135,9 +135,9 @@ func (s sending) received(t *testing.T) (answers, log, metrics string) {
 	return string(all), out.String(), w.Body.String()
 }
 
-// TestUnreadRequests: a request whose header is not read in time is answered by the service, and
-// counted: as overload, if the process had no time to read it, and otherwise as the client's
-// timeout. Nothing is said to a client that has sent nothing.
+// TestUnreadRequests: the service answers a request whose header is not read in time, and counts
+// it. It is overload if the process had no time to read it, and otherwise the client's timeout.
+// Nothing is said to a client that has sent nothing.
 func TestUnreadRequests(t *testing.T) {
 	const (
 		whole  = "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"

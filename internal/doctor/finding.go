@@ -50,8 +50,8 @@ func words(err error) string {
 }
 
 // OneLine returns an error on one line: joined errors, and those of pgx, have several. pgx first
-// tries TLS unless the URL says otherwise, so that a server without TLS is named for that, too. That
-// line is left out where another one has the reason.
+// tries TLS unless the URL says otherwise, so that a server without TLS is named for that, too.
+// That line is left out where another one has the reason.
 func OneLine(err error) string {
 	text := strings.NewReplacer(":\n\t", ": ", "\n\t", "; ", "\n", "; ").Replace(err.Error())
 	return regexp.MustCompile(`\S+ \([^)]*\): tls error: server refused TLS connection; `).ReplaceAllString(text, "")

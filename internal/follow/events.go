@@ -363,8 +363,8 @@ func (e *Event) row(t *Table, member string, object jsontext.Value, old row) (ro
 }
 
 // isWhole reports whether the text of a number is that of an id: a whole number as databases print
-// it, of any size. Others, such as 1.5, 1.0, 1e3 and -0, have several texts, and each would be an id
-// of its own.
+// it, of any size. Others, such as 1.5, 1.0, 1e3 and -0, have several texts, and each would be an
+// id of its own.
 func isWhole(text string) bool {
 	digits := strings.TrimPrefix(text, "-")
 	return strings.Trim(digits, "0123456789") == "" && text != "-0" // JSON has no leading zeros

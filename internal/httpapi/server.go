@@ -47,8 +47,8 @@ type Config struct {
 	Timeout time.Duration
 
 	// MaxRequests is the maximum number of requests in progress, without probes. Further requests
-	// are answered 503 at once, before their body is read. Default 512. Of this limit and of the two
-	// below, one token gets seven eighths at most.
+	// are answered 503 at once, before their body is read. Default 512. Of this limit and of the
+	// two below, one token gets seven eighths at most.
 	MaxRequests int
 
 	// MaxStreams is how many of those requests may be streams: of NDJSON, of gRPC, or exports.
@@ -149,7 +149,8 @@ func New(c Config) *Handler {
 }
 
 // NewMonitor returns the handler of a process that is watched but answers no calls, such as a
-// follower of a source: GET /metrics, /healthz and /readyz, under the access control of the service.
+// follower of a source. It has GET /metrics, /healthz and /readyz, under the access control of the
+// service.
 func NewMonitor(c Config) *Handler {
 	f := newFront(c)
 	f.routes = slices.DeleteFunc(f.routes, func(r core.Route) bool {

@@ -8,8 +8,8 @@ import (
 	"github.com/alecthomas/kong"
 )
 
-// inFile returns the names of the flags that a file for the command may set: those of the service,
-// which is the first command of the program, and the command's own.
+// inFile returns the names of the flags that a file for the command may set. These are its own, and
+// those of the service, which is the first command of the program.
 func inFile(command *kong.Context) (names []string) {
 	for _, flag := range slices.Concat(command.Model.Children[0].Flags, command.Flags()) {
 		hidden := flag.Name == FileFlag || flag.Name == HelpAllFlag || flag == command.Model.HelpFlag

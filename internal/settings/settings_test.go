@@ -415,7 +415,8 @@ func TestHelp(t *testing.T) {
 	}
 }
 
-// TestFileOfTheService checks that a command takes the flags of the service from its file, and its own.
+// TestFileOfTheService checks that a command takes the flags of the service from its file, and its
+// own.
 func TestFileOfTheService(t *testing.T) {
 	p, _, err := resolve(t, nil, `{"limit": 3, "pages": 0, "batch": 9}`, "load", "file", "--users=3", "--config=settings.json")
 	if err != nil || p.Load.Batch != 9 {

@@ -25,9 +25,9 @@ func past(n, step int, columns object) object {
 	return h
 }
 
-// testLooks checks that lines can be told apart, that a series has one unit, that Live names sources
-// also while all is well, that Search begins with the search, and that a phone shows the charts
-// within a few screens.
+// testLooks checks that lines can be told apart, and that a series has one unit. Live names sources
+// while all is well, too. Search begins with the search. A phone shows the charts within a few
+// screens.
 func testLooks(b *chromium) func(*testing.T) {
 	return func(t *testing.T) {
 		f := newFake(t)
