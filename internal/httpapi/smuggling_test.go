@@ -316,8 +316,10 @@ func TestBodiesAreNotAnswered(t *testing.T) {
 			seen[name][got[0].status]++
 		})
 	}
-	for name, a := range answers {
+	for name := range answers { // before anything is sent: then seen is only read
 		seen[name] = make(map[int]int)
+	}
+	for name, a := range answers {
 		forms := a.forms
 		if forms == nil {
 			forms = usualForms()
