@@ -104,9 +104,6 @@ func grants(on topology, own bool) map[string][]grant {
 	return all
 }
 
-// movedBecause is the sentence that grants [refusedAfterMove].
-const movedBecause = "Feeds of few pages may get 503: of one that a heavy user has just left, or that lacks a change;"
-
 // replicasBecause are the sentences for feeds that read replicas.
 func replicasBecause() []string {
 	return []string{"the same holds for every write", "feeds may miss posts just recorded as `seen`"}
@@ -150,8 +147,10 @@ func (o *occurrence) end(g *grant) time.Time {
 }
 
 // granted reports whether a grant that matches held at an instance at some time between from and
-// until, and counts what it is used for.
-func (y *tally) granted(instance int, from, until time.Time, matches func(g *grant, o *occurrence) bool) bool {
+// until, and counts what it is used for. began is when that fault began.
+func (y *tally) granted(
+	instance int, from, until time.Time, matches func(g *grant, o *occurrence) bool,
+) (began time.Time, ok bool) {
 	y.mu.Lock()
 	defer y.mu.Unlock()
 	for i := range y.faults {
@@ -162,32 +161,41 @@ func (y *tally) granted(instance int, from, until time.Time, matches func(g *gra
 				if !o.until.IsZero() {
 					y.afterEnd = max(y.afterEnd, from.Sub(o.until))
 				}
-				return true
+				return o.from, true
 			}
 		}
 	}
-	return false
+	return time.Time{}, false
 }
 
 // mayRefuse reports whether the instance may answer such a request with 503.
 func (y *tally) mayRefuse(what string, instance int, from, until time.Time) bool {
+	_, ok := y.refuses(what, instance, from, until)
+	return ok
+}
+
+// refuses is mayRefuse, and returns when the fault began for which it may.
+func (y *tally) refuses(what string, instance int, from, until time.Time) (began time.Time, ok bool) {
 	return y.granted(instance, from, until, func(g *grant, _ *occurrence) bool { return slices.Contains(g.refused, what) })
 }
 
 // mayDegrade reports whether an answer of the instance may name the kind as degraded.
 func (y *tally) mayDegrade(kind string, instance int, from, until time.Time) bool {
-	return y.granted(instance, from, until, func(g *grant, _ *occurrence) bool { return slices.Contains(g.degraded, kind) })
+	_, ok := y.granted(instance, from, until, func(g *grant, _ *occurrence) bool { return slices.Contains(g.degraded, kind) })
+	return ok
 }
 
 // mayLack reports whether another process than the one that acknowledged a write may lack it in a
 // feed with that answer.
 func (y *tally) mayLack(instance int, acknowledged, answered time.Time) bool {
-	return y.granted(instance, acknowledged, answered, func(g *grant, _ *occurrence) bool { return g.late })
+	_, ok := y.granted(instance, acknowledged, answered, func(g *grant, _ *occurrence) bool { return g.late })
+	return ok
 }
 
 // mayForget reports whether what was recorded as seen at that time may be missing in a feed.
 func (y *tally) mayForget(instance int, recorded, answered time.Time) bool {
-	return y.granted(instance, recorded, answered, func(g *grant, o *occurrence) bool {
+	_, ok := y.granted(instance, recorded, answered, func(g *grant, o *occurrence) bool {
 		return g.forgets && (g.reach == 0 || recorded.After(o.from.Add(-g.reach)))
 	})
+	return ok
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/http"
-	"strings"
 	"sync"
 	"time"
 
@@ -42,6 +41,7 @@ type chaosLoad struct {
 	model   *chaosModel
 	targets []*target
 	tally   *tally
+	moves   *moves
 	seed    uint64
 	pace    *rate.Limiter // feeds per second
 	writers int
@@ -119,14 +119,6 @@ func (l *chaosLoad) pick(ctx context.Context, rng *rand.Rand, what int) *target 
 	return nil
 }
 
-const (
-	// movedAway is in the log line of a feed that an instance refuses, because a user left the page
-	// when the instance could no longer learn who.
-	movedAway = "the user may be on another page"
-	// refusedAfterMove counts these feeds: at most one in maxAfterMove of those answered.
-	refusedAfterMove, maxAfterMove = "feeds refused after a move", 200
-)
-
 // answered checks the rules for every answer, and reports whether the status is 200.
 func (l *chaosLoad) answered(ctx context.Context, g *target, what string, r reply) bool {
 	y := l.tally
@@ -146,12 +138,14 @@ func (l *chaosLoad) answered(ctx context.Context, g *target, what string, r repl
 			return false
 		}
 		why := g.log.about(ctx, r.id)
-		if what == callFeed && y.mayRefuse(callWrite, g.index, r.sent, r.done) && strings.Contains(why, movedAway) {
+		text := fmt.Sprintf("%s at instance %d, sent %s: 503 after %v: %s\n%s",
+			what, g.index, r.sent.Format(clock), r.done.Sub(r.sent), r.body, why)
+		lost, ok := y.refuses(callWrite, g.index, r.sent, r.done)
+		if ok && what == callFeed && l.moves.noteRefused(why, lost, r.done, text) {
 			y.count(refusedAfterMove, 1)
 			return false
 		}
-		y.violatedf("refused", "%s at instance %d, sent %s: 503 after %v: %s\n%s",
-			what, g.index, r.sent.Format(clock), r.done.Sub(r.sent), r.body, why)
+		y.violatedf("refused", "%s", text)
 		return false
 	case r.status != http.StatusOK:
 		y.violatedf("status", "%s: %d %s", what, r.status, r.body)

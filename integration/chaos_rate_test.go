@@ -171,12 +171,8 @@ func signTest(a, b int) float64 {
 	return min(p, 1)
 }
 
-// checkRates records a violation if the observed rates are wrong, or too many feeds were refused
-// after a move.
+// checkRates records a violation if the observed rates are wrong.
 func (l *chaosLoad) checkRates() {
-	if refused, feeds := l.tally.of(refusedAfterMove), l.tally.of(callFeed); refused*maxAfterMove > feeds {
-		l.tally.violatedf("refused", "%d feeds after a move, and %d were answered", refused, feeds)
-	}
 	if wrong := l.model.rates().wrong(); wrong != "" {
 		l.tally.violatedf("undone", "%s", wrong)
 	}

@@ -72,6 +72,10 @@ func (w *world) conclude(growth *sampler, faults map[string]int) {
 	growth.take(ctx)
 	w.load.checkAtRest(ctx)
 	w.load.checkRates()
+	if w.schema != "" {
+		must(w.t, w.load.moves.look(ctx, w.schema))
+	}
+	w.load.checkMoves()
 	for _, wrong := range growth.check(ctx) {
 		w.tally.violatedf("growth", "%s", wrong)
 	}

@@ -60,6 +60,7 @@ type world struct {
 	kinds     string // directory of the instances' files of kinds
 
 	postgres  *pgtest.Server
+	schema    string             // URL of the ledger; "": it is embedded
 	redis     *cache             // nil unless oneRedis
 	cluster   *redistest.Cluster // nil unless there is a cluster
 	proxies   []*proxytest.Proxy // oneRedis: by instance; redisCluster: by node
@@ -108,7 +109,7 @@ func newWorld(t *testing.T, on topology, seed uint64) *world {
 	w.tally = newTally(grants(on, w.ownProxies()))
 	w.load = &chaosLoad{
 		model: newChaosModel(chaosUsers, seed), tally: w.tally, seed: seed,
-		pace: rate.NewLimiter(rate.Inf, 1), writers: loadWriters,
+		pace: rate.NewLimiter(rate.Inf, 1), writers: loadWriters, moves: newMoves(),
 	}
 	if on == redisCluster {
 		w.load.writers = waitingWriters
@@ -167,11 +168,11 @@ func (w *world) startOneRedis(addresses []string) {
 func (w *world) startPostgres() (urls []string) {
 	w.t.Helper()
 	w.postgres = pgtest.Start(w.t)
-	schema := w.postgres.Schema()
+	w.schema = w.postgres.Schema()
 	for n := range fleetSize {
-		text := schema
+		text := w.schema
 		if n == pooledInstance {
-			text = w.postgres.StartBouncer("session", "server_login_retry=1").URL(schema)
+			text = w.postgres.StartBouncer("session", "server_login_retry=1").URL(w.schema)
 		}
 		u, err := url.Parse(text)
 		must(w.t, err)
@@ -224,6 +225,9 @@ func (w *world) underLoad(during func()) {
 	w.tally.start = time.Now()
 	var wg sync.WaitGroup
 	wg.Go(func() { w.load.run(ctx) })
+	if w.schema != "" {
+		wg.Go(func() { w.load.moves.watch(ctx, w.schema) })
+	}
 	stop := func() {
 		cancel()
 		wg.Wait()

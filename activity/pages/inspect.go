@@ -274,8 +274,9 @@ func (in *Inspector) InspectUser(ctx context.Context, user string) (*PageInside,
 	defer leave()
 	hash := UserHash(in.storage.identity.Seed, user)
 	since := in.poller.recent()
+	var at position
 	for range maxLooks {
-		at := position{user: hash}
+		at = position{user: hash}
 		in.poller.keepUp(ctx, since, &at)
 		p, rows, err := in.readSettled(ctx, at.page)
 		if err != nil && !errors.Is(err, ErrNoPage) {
@@ -290,7 +291,7 @@ func (in *Inspector) InspectUser(ctx context.Context, user string) (*PageInside,
 		}
 		since = in.life.elapsed()
 	}
-	return nil, Unavailable("ledger", errMoved)
+	return nil, movedFrom(at.page)
 }
 
 // Rebuilt describes a page that was rebuilt.

@@ -49,10 +49,12 @@ const (
 // maxLooks is the number of times that a reader looks for its user's page before it gives up.
 const maxLooks = 8
 
-var (
-	errMoved  = errors.New("the user may be on another page")
-	errUnread = errors.New("it did not answer the last poll")
-)
+var errUnread = errors.New("it did not answer the last poll")
+
+// movedFrom is the error of a read that cannot learn where a user is who may have left the page.
+func movedFrom(page uint32) error {
+	return Unavailable("ledger", fmt.Errorf("somebody left page %d, or it was replaced: the user may be on another page", page))
+}
 
 // Read reads the pages of a user and of lists, with one command to the store. The pages have every
 // write that was acknowledged before Read was called. If a page has to be rebuilt for that, or
@@ -269,10 +271,10 @@ func (r *reader) finish(ctx context.Context, p *reading, began int64) error {
 		case err != nil && !errors.Is(err, ledger.ErrGone):
 			return err
 		case !p.at.known && (r.poller.reachable() != nil || r.poller.await(ctx, r.poller.poll()) == unreachable):
-			return Unavailable("ledger", errMoved)
+			return movedFrom(p.at.page)
 		}
 	}
-	return Unavailable("ledger", errMoved)
+	return movedFrom(p.at.page)
 }
 
 // take makes the page the result. The page is held if it is one that the process holds.
