@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"regexp"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -150,7 +151,7 @@ func (m *moves) unexplained() (all []string) {
 		times := m.when[page]
 		for layout, replaced := range m.replaced {
 			if page >= layout && page < 2*layout || page < layout && layout == chaosPages {
-				times = append(times[:len(times):len(times)], replaced...)
+				times = append(slices.Clip(times), replaced...)
 			}
 		}
 		for _, f := range feeds {

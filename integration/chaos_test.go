@@ -11,7 +11,7 @@ import (
 
 //nolint:gochecknoglobals // flags of the test binary
 var (
-	chaosDuration = flag.Duration("chaos.duration", 25*time.Second, "how long each chaos test puts load on the service")
+	chaosDuration = flag.Duration("chaos.duration", 25*time.Second, "how long each chaos test puts load on the service; half of it under -short")
 	chaosFeeds    = flag.Int("chaos.feeds", 1000, "how many feeds a second each chaos test asks for; 0: as many as there is processor time for")
 	chaosSeed     = flag.Uint64("chaos.seed", 0, "seed of what the chaos tests choose; 0: a random one, which they print")
 	chaosFaults   = flag.String("chaos.faults", "", "only faults with this in their names; all without it")
@@ -26,6 +26,14 @@ func TestLongChaosRedis(t *testing.T) { chaos(t, oneRedis) }
 
 // TestLongChaosCluster causes all faults of three instances, a cluster and a Postgres.
 func TestLongChaosCluster(t *testing.T) { chaos(t, redisCluster) }
+
+// chaosTime is how long a chaos test puts load on the service.
+func chaosTime() time.Duration {
+	if testing.Short() {
+		return *chaosDuration / 2
+	}
+	return *chaosDuration
+}
 
 // longRun is the shortest duration of a long run. A long run causes faults less often, so that some
 // time passes without a fault.
@@ -47,7 +55,7 @@ func chaos(t *testing.T, on topology) {
 		sampling, stop := context.WithCancel(t.Context())
 		var sampled sync.WaitGroup
 		sampled.Go(func() { growth.run(sampling) })
-		s.run(time.Now().Add(*chaosDuration))
+		s.run(time.Now().Add(chaosTime()))
 		stop()
 		sampled.Wait()
 	})

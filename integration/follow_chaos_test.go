@@ -141,7 +141,7 @@ func TestLongChaosFollow(t *testing.T) {
 	}
 	stop := func() { cancel(); writing.Wait() }
 	t.Cleanup(stop)
-	w.causeFaults(time.Now().Add(*chaosDuration))
+	w.causeFaults(time.Now().Add(chaosTime()))
 	stop()
 	w.compare()
 	w.report()

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// TestLongFollowMemory follows transactions of a hundred thousand rows, or of a million with at
-// least ten minutes of chaos.duration: the follower takes at most 200 MiB.
+// TestLongFollowMemory follows transactions of a hundred thousand rows, of a fifth under -short, or
+// of a million with at least ten minutes of chaos.duration: the follower takes at most 200 MiB.
 func TestLongFollowMemory(t *testing.T) {
 	w := newFollowWorld(t, 1, "4096")
 	w.limit = 20 * time.Minute
@@ -29,7 +29,10 @@ func TestLongFollowMemory(t *testing.T) {
 	}
 	t.Logf("at rest: %d MiB", peak()>>10)
 	rows := 100_000
-	if *chaosDuration >= 10*time.Minute {
+	switch {
+	case testing.Short():
+		rows /= 5
+	case *chaosDuration >= 10*time.Minute:
 		rows *= 10
 	}
 	for _, sql := range []string{

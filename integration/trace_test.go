@@ -84,7 +84,11 @@ func TestTrace(t *testing.T) {
 func TestLongTrace(t *testing.T) {
 	t.Parallel()
 	tr := loadTrace(t)
-	tr.onRedis(t, startRedis(t), len(tr.people))
+	people := len(tr.people)
+	if testing.Short() {
+		people /= 8
+	}
+	tr.onRedis(t, startRedis(t), people)
 }
 
 // onRedis sends the trace in batches, compares the feeds of that many people, and counts the Redis

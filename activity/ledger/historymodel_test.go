@@ -190,6 +190,9 @@ func TestHistoryModel(t *testing.T) {
 
 // TestLongHistoryModel explores more steps.
 func TestLongHistoryModel(t *testing.T) {
+	if testing.Short() {
+		t.Skip("TestHistoryModel explores fewer steps")
+	}
 	way, states := explore(rule{history.cursor, history.since}, 13)
 	if way != nil {
 		t.Errorf("a poll misses a change: %s", strings.Join(way, ", "))

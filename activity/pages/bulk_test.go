@@ -239,7 +239,7 @@ func TestLongBulkFaultAtEveryStep(t *testing.T) {
 	all := func(t *testing.T, fresh faultRig) {
 		t.Helper()
 		for _, after := range []bool{false, true} {
-			for at := int64(1); ; at++ {
+			for at := range faulttest.EachCall() {
 				calls := run(t, fresh, &faulttest.Faults{At: at, After: after})
 				if t.Failed() {
 					t.Fatalf("fault at call %d, after %t", at, after)

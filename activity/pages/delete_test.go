@@ -262,7 +262,7 @@ func deleteUserFaults(t *testing.T, l *ledger.Ledger, s favfilter.Store) {
 	_, err := g.Record(t.Context(), crowd())
 	must(t, err)
 	for _, f.After = range []bool{false, true} {
-		for at := int64(1); ; at++ {
+		for at := range faulttest.EachCall() {
 			g.recordLife(t, leaver)
 			g.rebuilder.rebuilds.ended.Wait()
 			f.At = f.Calls() + at

@@ -94,7 +94,7 @@ func faultAtEveryStep(t *testing.T, backends func(t *testing.T) faultRig) {
 			t.Parallel()
 			fresh := backends(t)
 			absent, found := 0, 0
-			for at := int64(1); ; at++ {
+			for at := range faulttest.EachCall() {
 				f := &faulttest.Faults{At: at, After: after}
 				run := newFaultRun(t, fresh, f)
 				run.all(t)

@@ -194,7 +194,7 @@ func growthIsFollowed(t *testing.T, rounds int) {
 // activities, and the next call completes the growth.
 func TestLongGrowFaults(t *testing.T) {
 	for _, after := range []bool{false, true} {
-		for at := int64(1); ; at++ {
+		for at := range faulttest.EachCall() {
 			g := newRig(t, &favfilter.Memory{}, 4)
 			check := g.everybody(t, 30)
 			f := &faulttest.Faults{At: at, After: after}

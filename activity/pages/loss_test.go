@@ -23,7 +23,12 @@ func must(t testing.TB, err error) {
 // What was undone is gone at the end.
 func TestLossesUnderLoad(t *testing.T) { lossesUnderLoad(t, 60) }
 
-func TestLongLossesUnderLoad(t *testing.T) { lossesUnderLoad(t, 200) }
+func TestLongLossesUnderLoad(t *testing.T) {
+	if testing.Short() {
+		t.Skip("TestLossesUnderLoad does it with fewer losses")
+	}
+	lossesUnderLoad(t, 200)
+}
 
 func lossesUnderLoad(t *testing.T, faults int) {
 	t.Helper()

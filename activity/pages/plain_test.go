@@ -151,7 +151,12 @@ func (g *rig) reasons() map[string]uint64 {
 // and its collision bit.
 func TestRacingWriters(t *testing.T) { racingWriters(t, 10_000) }
 
-func TestLongRacingWriters(t *testing.T) { racingWriters(t, 100_000) }
+func TestLongRacingWriters(t *testing.T) {
+	if testing.Short() {
+		t.Skip("TestRacingWriters does it with a tenth of the operations")
+	}
+	racingWriters(t, 100_000)
+}
 
 func racingWriters(t *testing.T, operations int) {
 	t.Helper()

@@ -5,7 +5,10 @@ package faulttest
 import (
 	"context"
 	"errors"
+	"iter"
+	"math/rand/v2"
 	"sync/atomic"
+	"testing"
 
 	"github.com/feedfilter/feedfilter/activity/ledger"
 	"github.com/feedfilter/feedfilter/favfilter"
@@ -22,6 +25,22 @@ type Faults struct {
 	Every bool // every call fails
 
 	calls atomic.Int64
+}
+
+// shortEach is how many calls there are to each one that fails under -short.
+const shortEach = 8
+
+// EachCall returns 1, 2, 3 and so on: the calls that fail in one run after another. Under -short it
+// returns each eighth, and begins with a random one.
+func EachCall() iter.Seq[int64] {
+	first, each := int64(1), int64(1)
+	if testing.Short() {
+		first, each = 1+rand.Int64N(shortEach), shortEach
+	}
+	return func(yield func(int64) bool) {
+		for at := first; yield(at); at += each {
+		}
+	}
 }
 
 // Calls is the number of calls so far.

@@ -208,7 +208,10 @@ func crashes(t *testing.T, again bool, effects ...bool) {
 	t.Parallel()
 	c := &crash{app: newApp(t)}
 	calls := c.run(0, false, again)
-	for at := int64(1); at <= calls && !t.Failed(); at++ {
+	for at := range faulttest.EachCall() {
+		if at > calls || t.Failed() {
+			break
+		}
 		for _, after := range effects {
 			c.run(at, after, again)
 		}

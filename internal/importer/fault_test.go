@@ -82,7 +82,7 @@ func TestLongImportFaultAtEveryStep(t *testing.T) {
 	const lines = 200
 	text, state := churn(lines)
 	for _, after := range []bool{false, true} {
-		for at := int64(1); ; at++ {
+		for at := range faulttest.EachCall() {
 			dir := t.TempDir()
 			file := filepath.Join(dir, "a.csv")
 			writeFile(t, file, text)

@@ -87,6 +87,9 @@ func windowRate(in Input) float64 { return activity.BuiltinKinds().Rates(in.Fals
 // more than 60 days. They must take the planned memory, within 3 %, at the middle of a part and on
 // average over several moments of a part. 10 million such users must never take more than 16 GiB.
 func TestLongWindowsTakeWhatIsPlanned(t *testing.T) {
+	if testing.Short() {
+		t.Skip("TestLongPagesTakeWhatIsPlanned measures the same server")
+	}
 	const users, daily, parts = 5_000, 20, 12
 	cluster, client := startEmpty(t)
 	store, err := redisstore.New(cluster.Client(), "feed")
