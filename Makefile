@@ -72,9 +72,11 @@ dist-test: deps-dist dist-tools ## Test the packages of make dist; as root, inst
 
 # Long tests are called TestLong...: test and race skip them, test-long runs only them. What needs
 # more than the servers has targets of its own: test-clients and test-page.
-# The linter runs go vet's checks, so go test need not.
-GOTEST = scripts/in-memory $(GO) test -vet=off
-GOTEST_TOOLS = scripts/in-memory $(GO) -C tools test -vet=off
+# The linter runs go vet's checks, so go test need not. Without tables for a debugger a test binary
+# is linked in half of the time; they take as long to link as most of them to run.
+TESTFLAGS    := -vet=off -ldflags=-s
+GOTEST       = scripts/in-memory $(GO) test $(TESTFLAGS)
+GOTEST_TOOLS = scripts/in-memory $(GO) -C tools test $(TESTFLAGS)
 AREAS  := ./client/typescript ./examples ./packaging
 TESTED = $$($(GO) list -f '{{.Dir}}' ./... | sed 's,^$(CURDIR),.,' | grep -vxF $(AREAS:%=-e %))
 SHORT  := -skip '^Test(Long|PythonClient$$)'
@@ -95,6 +97,7 @@ test-page: deps-page deps-servers ## Run the tests of the operations page in Chr
 	$(GOTEST_TOOLS) -skip '^TestLong' -timeout 15m $(ARGS) ./opspage
 
 .PHONY: test-long
+# With ARGS=-short a part of them, as in continuous integration.
 test-long: deps-page deps-servers ## Run the long tests: faults at every step, chaos, large numbers.
 	$(GOTEST_TOOLS) -run '^TestLong' -timeout 25m $(ARGS) ./opspage & tools=$$!; \
 		$(GOTEST) -run '^TestLong' -timeout 25m $(ARGS) ./integration \

@@ -29,7 +29,7 @@ func run(m *testing.M) int {
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
 	command = filepath.Join(dir, "feedfilter")
-	args := append([]string{"build", "-o", command}, raceArgs()...)
+	args := append([]string{"build", "-ldflags=-s", "-o", command}, raceArgs()...)
 	build := exec.Command("go", append(args, "../cmd/feedfilter")...) //nolint:noctx // go test bounds it
 	build.Stdout, build.Stderr = os.Stderr, os.Stderr
 	if err := build.Run(); err != nil {
