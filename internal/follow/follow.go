@@ -50,7 +50,8 @@ type Follower struct {
 
 	recorder    *activity.Recorder
 	fingerprint string
-	whole       bool          // a resync has to read the source whole
+	whole       bool // a resync has to read the source whole
+	group       groupSize
 	silence     time.Duration // how long a source that sends nothing counts as connected
 
 	active           atomic.Bool

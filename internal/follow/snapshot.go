@@ -25,7 +25,7 @@ const (
 	spillParts = 256
 	spillShift = 64 - 8
 
-	// snapshotGroup is the number of activities that a transaction of the ledger takes.
+	// snapshotGroup is the number of activities that a transaction of the ledger takes at most.
 	snapshotGroup = 5000
 )
 
@@ -38,13 +38,34 @@ func (f *Follower) snapshot(ctx context.Context, src *activity.Source, conn *pgx
 	if err := f.dropSlot(ctx, conn); err != nil {
 		return position{}, err
 	}
-	at, err := f.reread(ctx, src, conn, f.name, nil, src.RecordBulk)
+	at, err := f.reread(ctx, src, conn, f.name, nil, func(ctx context.Context, group []activity.SourceChange) error {
+		return f.recordBulk(ctx, src, group)
+	})
 	if err != nil {
 		return position{}, err
 	}
 	f.snapshots.Add(1)
 	whole := position{lsn: at, tables: f.fingerprint}
 	return whole, src.FinishBulk(ctx, whole.String())
+}
+
+// recordBulk records a group, in smaller ones if the ledger is too slow for it. A group says of each
+// activity which rows give it, so it may be recorded twice.
+func (f *Follower) recordBulk(ctx context.Context, src *activity.Source, group []activity.SourceChange) error {
+	for len(group) > 0 {
+		n := min(len(group), f.group.most())
+		start := time.Now()
+		switch err := src.RecordBulk(ctx, group[:n]); {
+		case err == nil:
+			f.group.worked(time.Since(start))
+			group = group[n:]
+		case ctx.Err() != nil || !f.group.failed(n, err):
+			return err
+		default:
+			f.Log.WarnContext(ctx, "the ledger is slow: recording in smaller groups", "changes", f.group.most())
+		}
+	}
+	return nil
 }
 
 // reread reads the tables as they are where a new slot begins, and passes what the ledger has

@@ -17,9 +17,6 @@ import (
 )
 
 const (
-	// maxPart is the number of changes from which a transaction of the source is recorded in parts.
-	maxPart  = 10_000
-	maxGroup = 2 * maxPart // that a transaction of the ledger takes, and events that wait meanwhile
 	// statusEvery is how often the source hears what the ledger has.
 	statusEvery = time.Second
 	// moveEvery bounds how often the position alone is recorded.
@@ -215,8 +212,8 @@ func (r *receiver) status(ctx context.Context) error {
 	return ctx.Err()                                                    // which may have ended before
 }
 
-// applier records events in groups: as many transactions of the source as wait, up to [maxGroup]
-// changes.
+// applier records events in groups: as many transactions of the source as wait, up to the size of a
+// group.
 type applier struct {
 	f      *Follower
 	src    *activity.Source
@@ -291,9 +288,9 @@ func (a *applier) take(ctx context.Context, e event, ok bool) error {
 		if a.begun == a.at.within && a.n <= a.at.done {
 			continue // recorded before
 		}
-		if a.pending = append(a.pending, c); len(a.pending)-a.whole > maxPart {
+		if a.pending = append(a.pending, c); len(a.pending)-a.whole > a.f.group.part() {
 			a.to.done, a.to.within, a.whole = a.n, a.begun, len(a.pending)
-		} else if len(a.pending) <= maxGroup {
+		} else if len(a.pending) <= a.f.group.most() {
 			continue
 		}
 		if err := a.flush(ctx); err != nil {
@@ -324,9 +321,14 @@ func (a *applier) flush(ctx context.Context) error {
 	if a.to == a.at {
 		return nil
 	}
+	start := time.Now()
 	if err := a.src.Record(ctx, a.to.String(), a.pending[:a.whole]); err != nil {
-		return err
+		if ctx.Err() == nil && a.f.group.failed(a.whole, err) {
+			a.f.Log.WarnContext(ctx, "the ledger is slow: recording in smaller groups", "changes", a.f.group.most())
+		}
+		return err // whether the ledger has the group is not known: a new lease tells
 	}
+	a.f.group.worked(time.Since(start))
 	a.pending = append(a.pending[:0], a.pending[a.whole:]...)
 	a.at, a.whole, a.moved = a.to, 0, time.Now()
 	a.f.committed.Store(a.committed.UnixNano())
