@@ -25,14 +25,15 @@ import (
 //
 // relfilenode changes when rows are written anew (ALTER TYPE, TRUNCATE of a partition, which is not
 // in the stream of its root, VACUUM FULL); it is the oid before that. xmin of pg_inherits changes
-// with DETACH and ATTACH; it is that of pg_class for a partition that was made as one, whose rows
-// are all in the stream.
+// with DETACH and ATTACH; for a partition that was made as one, whose rows are all in the stream, it
+// is that of its row type, which nothing changes.
 const catalogSQL = `WITH
 	mapped AS (SELECT * FROM unnest($1::text[], $2::text[], $3::text[]) AS m (nspname, relname, attname)),
 	roots AS (SELECT DISTINCT c.oid AS root, n.nspname, c.relname
 		FROM mapped m JOIN pg_namespace n USING (nspname) JOIN pg_class c ON c.relnamespace = n.oid AND c.relname = m.relname),
 	trees AS (SELECT root, root AS oid FROM roots UNION SELECT root, relid FROM roots, pg_partition_tree(root::regclass))
-SELECT c.oid, r.root = c.oid, c.relispartition AND i.xmin = c.xmin AND c.relfilenode IN (0, c.oid), n.nspname || '.' || c.relname, concat_ws(' ', c.oid, c.relkind, c.relpersistence, c.relfilenode,
+SELECT c.oid, r.root = c.oid, c.relispartition AND c.relfilenode IN (0, c.oid)
+		AND i.xmin = (SELECT y.xmin FROM pg_type y WHERE y.oid = c.reltype), n.nspname || '.' || c.relname, concat_ws(' ', c.oid, c.relkind, c.relpersistence, c.relfilenode,
 		c.relreplident, 'secured', row_security_active(c.oid), 'of', i.inhparent, i.xmin,
 		(SELECT string_agg(concat_ws(':', a.attnum, a.attname, a.atttypid, a.atttypmod, a.attgenerated,
 				(SELECT string_agg(concat_ws('=', e.oid, e.enumlabel), ',' ORDER BY e.oid) FROM pg_enum e WHERE e.enumtypid = a.atttypid)),
@@ -50,6 +51,20 @@ SELECT 0, false, false, 'publication', concat_ws(' ', p.oid, p.xmin, (SELECT str
 UNION ALL SELECT 0, false, false, 'timeline', left(pg_walfile_name(pg_current_wal_lsn()), 8)
 ORDER BY 1`
 
+// changingSQL reports whether a transaction may have changed the catalog, and is not visible yet. $1
+// are the tables and partitions, $2 is the publication.
+//
+// The log has a commit before others see it: before a synchronous standby has confirmed it, for one.
+// Whoever changes a table or its place in a publication holds such a lock until others see it.
+// VACUUM has one too, but no transaction id. A change of the publication alone locks nothing, and
+// leaves its id in xmax; so does one that was rolled back, which is older than those that run.
+const changingSQL = `WITH locks AS MATERIALIZED (SELECT locktype, relation, mode, virtualtransaction, database FROM pg_locks WHERE granted)
+SELECT EXISTS (SELECT FROM locks l WHERE l.relation = ANY($1::oid[]) AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+		AND l.mode IN ('ShareUpdateExclusiveLock', 'ShareRowExclusiveLock', 'ExclusiveLock', 'AccessExclusiveLock')
+		AND EXISTS (SELECT FROM locks x WHERE x.locktype = 'transactionid' AND x.mode = 'ExclusiveLock' AND x.virtualtransaction = l.virtualtransaction))
+	OR EXISTS (SELECT FROM pg_publication p WHERE p.pubname = $2 AND p.xmax <> '0'::xid
+		AND p.xmax::text::bigint >= pg_snapshot_xmin(pg_current_snapshot())::text::bigint % 4294967296)`
+
 // timelineLine is the name of the line of the timeline. A standby, which has none, refuses the query.
 const timelineLine = "timeline"
 
@@ -59,6 +74,7 @@ var errAltered = fmt.Errorf("%w: the catalog of the source has changed", errLack
 
 // catalog is what the mapping of rows depends on, beside the rows.
 type catalog struct {
+	oids  []uint32          // of the tables and their partitions
 	lines map[string]string // what there is to know of each table and of the publication, by name
 	// timeline is that of the server, in hexadecimal digits. It is not part of the sum: a failover
 	// changes no table.
@@ -92,6 +108,9 @@ func (s *source) catalogOf(ctx context.Context, conn *pgx.Conn) (*catalog, error
 			return nil
 		}
 		c.lines[name] = line
+		if oid != 0 {
+			c.oids = append(c.oids, oid)
+		}
 		if root {
 			c.roots[oid] = name
 		}
@@ -104,6 +123,12 @@ func (s *source) catalogOf(ctx context.Context, conn *pgx.Conn) (*catalog, error
 		return nil, fmt.Errorf("look at the catalog of the source: %w", err)
 	}
 	return c, nil
+}
+
+// changing reports whether a transaction may have changed the catalog that is not visible yet.
+func (s *source) changing(ctx context.Context, conn *pgx.Conn, known *catalog) (is bool, err error) {
+	err = conn.QueryRow(ctx, changingSQL, known.oids, s.name).Scan(&is)
+	return is, err
 }
 
 // sum returns a number that differs for another catalog.

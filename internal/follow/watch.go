@@ -13,6 +13,9 @@ import (
 // catalog take at most a fifth of a connection of the source, however many tables it has.
 const restOfLooks = 4
 
+// changingPause is the time between two looks at whether a transaction still changes the catalog.
+const changingPause = 5 * time.Millisecond
+
 // watcher looks at the catalog of the source, again and again, on a connection of its own.
 type watcher struct {
 	f    *Follower
@@ -54,7 +57,19 @@ func (w *watcher) run(ctx context.Context) {
 func (w *watcher) look(ctx context.Context) (uint64, error) {
 	ctx, cancel := context.WithTimeout(ctx, w.f.silence) // the source may hang
 	defer cancel()
-	now, err := w.f.catalogOf(ctx, w.conn)
+	for {
+		changing, err := w.f.changing(ctx, w.conn, w.known)
+		if err != nil {
+			return 0, fmt.Errorf("look at the catalog of the source: %w", err)
+		}
+		if !changing {
+			break
+		}
+		if pause(ctx, changingPause) != nil {
+			return 0, errors.New("a transaction that changes a followed table or its publication has not ended")
+		}
+	}
+	now, err := w.f.catalogOf(ctx, w.conn) // after that: what was visible then is visible now
 	if err != nil {
 		return 0, err
 	}
