@@ -133,8 +133,8 @@ func (r *Recorder) Sources() []ledger.Source { return r.pages.Sources() }
 // followed, the position has the name of one before it: "app 0/16B3748".
 //
 // After a failover, the log of the new primary begins where the old one was left, and positions of
-// the two cannot be told apart. With the timeline before it, "00000003:0/16B3748", a position is one
-// of that history alone: a source that has gone on to a later one never reaches it.
+// the two cannot be told apart. With the timeline before it, "00000003:0/16B3748", a position is
+// one of that history alone: a source that has gone on to a later one never reaches it.
 //
 // Errors are an [*InvalidError], [ErrNotYet] after Config.AfterTimeout or if the source never
 // reaches the position, an [*UnavailableError], or that of ctx.

@@ -13,20 +13,20 @@ import (
 
 // The stream of a source has the changes of rows, and nothing of the catalog: a table that leaves
 // the publication, is replaced by another or is rewritten falls silent. So the catalog is compared
-// with the one of the moment in which the tables were read, and a position counts only once a look
-// that began after it was received has found the same.
+// with that of the moment in which the tables were read. A position counts only once a look that
+// began after it was received has found the same.
 //
-// What the server writes anew with each change, such as xmin and relfilenode, tells that something
+// The server gives xmin and relfilenode another value with each change. So they tell that something
 // was changed and changed back between two looks. What is not listed may change: indexes, columns
 // that the file does not map, rights, statistics.
 
 // catalogSQL reads the tables, their partitions and the publication, a line for each, in order. $1
 // to $3 are the mapped columns with the schemas and names of their tables, and $4 the publication.
 //
-// relfilenode changes when rows are written anew (ALTER TYPE, TRUNCATE of a partition, which is not
-// in the stream of its root, VACUUM FULL); it is the oid before that. xmin of pg_inherits changes
-// with DETACH and ATTACH; for a partition that was made as one, whose rows are all in the stream, it
-// is that of its row type, which nothing changes.
+// relfilenode is the oid at first. It changes when rows are rewritten: by ALTER TYPE, VACUUM FULL,
+// or TRUNCATE of a partition, which is not in the stream of its root. xmin of pg_inherits changes
+// with DETACH and ATTACH. If it is that of the row type, which nothing changes, then the partition
+// was made as one, and all its rows are in the stream.
 const catalogSQL = `WITH
 	mapped AS (SELECT * FROM unnest($1::text[], $2::text[], $3::text[]) AS m (nspname, relname, attname)),
 	roots AS (SELECT DISTINCT c.oid AS root, n.nspname, c.relname
@@ -51,13 +51,14 @@ SELECT 0, false, false, 'publication', concat_ws(' ', p.oid, p.xmin, (SELECT str
 UNION ALL SELECT 0, false, false, 'timeline', left(pg_walfile_name(pg_current_wal_lsn()), 8)
 ORDER BY 1`
 
-// changingSQL reports whether a transaction may have changed the catalog, and is not visible yet. $1
-// are the tables and partitions, $2 is the publication.
+// changingSQL reports whether a transaction may have changed the catalog, and is not visible yet.
+// $1 are the tables and partitions, $2 is the publication.
 //
-// The log has a commit before others see it: before a synchronous standby has confirmed it, for one.
-// Whoever changes a table or its place in a publication holds such a lock until others see it.
-// VACUUM has one too, but no transaction id. A change of the publication alone locks nothing, and
-// leaves its id in xmax; so does one that was rolled back, which is older than those that run.
+// The log has a commit before others see it: until a synchronous standby has confirmed it, for one.
+// A transaction that changes a table or its place in a publication holds such a lock until others
+// see it. VACUUM has one too, but no transaction id. A change of the publication alone locks
+// nothing, and leaves its id in xmax. So does one that was rolled back: it is older than all that
+// run.
 const changingSQL = `WITH locks AS MATERIALIZED (SELECT locktype, relation, mode, virtualtransaction, database FROM pg_locks WHERE granted)
 SELECT EXISTS (SELECT FROM locks l WHERE l.relation = ANY($1::oid[]) AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
 		AND l.mode IN ('ShareUpdateExclusiveLock', 'ShareRowExclusiveLock', 'ExclusiveLock', 'AccessExclusiveLock')
@@ -65,7 +66,8 @@ SELECT EXISTS (SELECT FROM locks l WHERE l.relation = ANY($1::oid[]) AND l.datab
 	OR EXISTS (SELECT FROM pg_publication p WHERE p.pubname = $2 AND p.xmax <> '0'::xid
 		AND p.xmax::text::bigint >= pg_snapshot_xmin(pg_current_snapshot())::text::bigint % 4294967296)`
 
-// timelineLine is the name of the line of the timeline. A standby, which has none, refuses the query.
+// timelineLine is the name of the line of the timeline. A standby, which has none, refuses the
+// query.
 const timelineLine = "timeline"
 
 // errAltered means that the catalog is not that of the moment in which the tables were read. The
@@ -76,8 +78,8 @@ var errAltered = fmt.Errorf("%w: the catalog of the source has changed", errLack
 type catalog struct {
 	oids  []uint32          // of the tables and their partitions
 	lines map[string]string // what there is to know of each table and of the publication, by name
-	// timeline is that of the server, in hexadecimal digits. It is not part of the sum: a failover
-	// changes no table.
+	// timeline is that of the server, in hexadecimal digits. It is not part of the sum: a
+	// failover changes no table.
 	timeline string
 
 	roots map[uint32]string // "schema.name" of the tables of the file, by oid

@@ -121,7 +121,8 @@ func TestFollowAlteredOtherwise(t *testing.T) {
 }
 
 // A table whose rows a policy hides from the role is not followed, neither from the beginning nor
-// once the policy is there: the ledger would lose all blocks. A role that bypasses policies follows.
+// once the policy is there: the ledger would lose all blocks. A role that bypasses policies
+// follows.
 func TestFollowRowSecurity(t *testing.T) {
 	t.Parallel()
 	a := newApp(t)

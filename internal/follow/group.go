@@ -21,8 +21,8 @@ const (
 )
 
 // groupSize is how many changes a transaction of the ledger takes. The ledger bounds the time of a
-// transaction, so on a slow one a group that is too large would never be recorded, however often it
-// is tried: the size halves each time, and grows again while transactions are fast. It is for one
+// transaction, so a slow ledger would never record a group that is too large, however often it is
+// tried. The size halves each time, and grows again while transactions are fast. It is for one
 // goroutine.
 type groupSize struct{ below int } // how far the size is below maxGroup; so the zero value is the largest
 

@@ -72,10 +72,10 @@ func leftAt(timeline uint32, file string) (end pglogrepl.LSN, found bool) {
 	return 0, false
 }
 
-// replay checks what the source sends again of what the ledger has: from where it knows that the
-// ledger is, which may be less after a crash, up to the ledger's position. The last transaction
-// must be among it as it was, because a log is written from front to back: another history has
-// another one there, or none.
+// replay checks what the source sends again of what the ledger has. It begins where the source
+// knows that the ledger is, which after a crash may be less, and ends at the ledger's position. The
+// last transaction must come by as it was. A log is written from front to back, so another history
+// has another one there, or none.
 type replay struct {
 	upTo pglogrepl.LSN
 	last transaction

@@ -20,8 +20,8 @@ import (
 )
 
 const (
-	// spillParts is the number of files that the rows of a snapshot are spread over, by the first
-	// bits of the hash of their users. One part at a time is in memory.
+	// spillParts is the number of files that the rows of a snapshot are spread over, by the
+	// first bits of the hash of their users. One part at a time is in memory.
 	spillParts = 256
 	spillShift = 64 - 8
 
@@ -49,8 +49,8 @@ func (f *Follower) snapshot(ctx context.Context, src *activity.Source, conn *pgx
 	return at, known, src.FinishBulk(ctx, at.String())
 }
 
-// recordBulk records a group, in smaller ones if the ledger is too slow for it. A group says of each
-// activity which rows give it, so it may be recorded twice.
+// recordBulk records a group, in smaller ones if the ledger is too slow for it. A group says of
+// each activity which rows give it, so it may be recorded twice.
 func (f *Follower) recordBulk(ctx context.Context, src *activity.Source, group []activity.SourceChange) error {
 	for len(group) > 0 {
 		n := min(len(group), f.group.most())

@@ -213,8 +213,8 @@ func (r *receiver) status(ctx context.Context) error {
 }
 
 // applier records events in groups: as many transactions of the source as wait, up to the size of a
-// group. It records only what a look at the catalog has proved, which began after that was received.
-// The next look runs while a group is recorded.
+// group. It records only what a look at the catalog has proved, which began after that was
+// received. The next look runs while a group is recorded.
 type applier struct {
 	f      *Follower
 	src    *activity.Source

@@ -9,7 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// restOfLooks is how many times as long as a look the pause after it is at least: the looks at the
+// restOfLooks is the least pause after a look, as a multiple of its time. So the looks at the
 // catalog take at most a fifth of a connection of the source, however many tables it has.
 const restOfLooks = 4
 
@@ -20,7 +20,8 @@ const changingPause = 5 * time.Millisecond
 type watcher struct {
 	f    *Follower
 	conn *pgx.Conn
-	// known is the catalog with which the tables were read, and partitions that were made since.
+	// known is the catalog with which the tables were read, and partitions that were made
+	// since.
 	known *catalog
 
 	begin chan struct{}
