@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -133,8 +132,12 @@ func (r *Recorder) Sources() []ledger.Source { return r.pages.Sources() }
 // up to a position of its log, such as "0/16B3748". "" is no position. Where several sources are
 // followed, the position has the name of one before it: "app 0/16B3748".
 //
-// Errors are an [*InvalidError], [ErrNotYet] after Config.AfterTimeout, an [*UnavailableError], or
-// that of ctx.
+// After a failover, the log of the new primary begins where the old one was left, and positions of
+// the two cannot be told apart. With the timeline before it, "00000003:0/16B3748", a position is
+// one of that history alone: a source that has gone on to a later one never reaches it.
+//
+// Errors are an [*InvalidError], [ErrNotYet] after Config.AfterTimeout or if the source never
+// reaches the position, an [*UnavailableError], or that of ctx.
 func (r *Recorder) Await(ctx context.Context, after string) error {
 	if after == "" {
 		return nil
@@ -143,9 +146,9 @@ func (r *Recorder) Await(ctx context.Context, after string) error {
 	if !named {
 		name, text = "", after
 	}
-	wanted, ok := parsePosition(text)
+	wanted, ok := ledger.ParseLogPosition(text)
 	if !ok {
-		message := fmt.Sprintf("%q is not a position such as 0/16B3748", after)
+		message := fmt.Sprintf("%q is not a position such as 0/16B3748 or 00000001:0/16B3748", after)
 		return &InvalidError{Code: CodeInvalidPosition, Field: fieldAfter, Message: message}
 	}
 	limited, cancel := context.WithTimeout(ctx, r.afterTimeout)
@@ -158,8 +161,16 @@ func (r *Recorder) Await(ctx context.Context, after string) error {
 		if i < 0 {
 			return false, notFollowed()
 		}
-		has, ok := parsePosition(sources[i].Position)
-		return ok && has >= wanted, nil
+		word, _, _ := strings.Cut(sources[i].Position, " ")
+		has, ok := ledger.ParseLogPosition(word)
+		switch {
+		case !ok || wanted.Timeline == 0:
+			return ok && has.Byte >= wanted.Byte, nil
+		case has.Timeline > wanted.Timeline:
+			return false, ErrNotYet
+		default:
+			return has.Timeline == wanted.Timeline && has.Byte >= wanted.Byte, nil
+		}
 	})
 	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
 		return ErrNotYet
@@ -171,13 +182,4 @@ const fieldAfter = "after"
 
 func notFollowed() error {
 	return &InvalidError{Code: CodeNotFollowed, Field: fieldAfter, Message: "no such source is followed"}
-}
-
-// parsePosition parses the first word of a position: two hexadecimal numbers, such as 0/16B3748.
-func parsePosition(text string) (uint64, bool) {
-	word, _, _ := strings.Cut(text, " ")
-	high, low, found := strings.Cut(word, "/")
-	h, err1 := strconv.ParseUint(high, 16, 32)
-	l, err2 := strconv.ParseUint(low, 16, 32)
-	return h<<32 | l, found && err1 == nil && err2 == nil
 }

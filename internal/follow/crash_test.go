@@ -257,8 +257,8 @@ func TestFollowReadGoesOn(t *testing.T) {
 	stop = c.process(c.ledger.Around(around))
 	defer stop()
 	soon(t, "the whole", func() bool { return c.position().lsn > 0 })
-	if got := groups.Load(); got != 1+2+2 {
-		t.Errorf("%d transactions, want 3 with the rows, and 2 that end the read", got)
+	if got := groups.Load(); got != 1+2+1 {
+		t.Errorf("%d transactions, want 3 with the rows, and one that ends the read", got)
 	}
 	n := 0
 	must(t, c.recorder.Export(t.Context(), "", func(activity.Activity) error { n++; return nil }))

@@ -151,12 +151,13 @@ func (r *relation) row(tuple, old *pglogrepl.TupleData) row {
 type decoder struct {
 	mapper
 
+	roots     map[uint32]string // tables of the file by oid, when they were read: see [catalog]
 	relations map[uint32]*relation
 	at        time.Time // commit of the current transaction
 }
 
-func newDecoder(m mapper) *decoder {
-	return &decoder{mapper: m, relations: make(map[uint32]*relation)}
+func newDecoder(m mapper, roots map[uint32]string) *decoder {
+	return &decoder{mapper: m, roots: roots, relations: make(map[uint32]*relation)}
 }
 
 // decode returns the changes of activities of a message within a transaction. With a [*rowError],
@@ -193,6 +194,9 @@ func (d *decoder) learn(m *pglogrepl.RelationMessage) error {
 	r := &relation{
 		tables: d.named(m.Namespace, m.RelationName), name: m.Namespace + "." + m.RelationName, full: m.ReplicaIdentity == 'f',
 	}
+	if was, read := d.roots[m.RelationID]; read && was != r.name || !read && len(r.tables) > 0 {
+		return fmt.Errorf("%w: %s is not the table that was read", errAltered, r.name)
+	}
 	identity := make(map[string]bool)
 	for _, c := range m.Columns {
 		r.columns = append(r.columns, c.Name)
@@ -203,9 +207,9 @@ func (d *decoder) learn(m *pglogrepl.RelationMessage) error {
 			old, found := identity[column]
 			switch {
 			case !found:
-				return fmt.Errorf("table %s has no column %q any more", r.name, column)
+				return fmt.Errorf("%w: table %s has no column %q any more", errAltered, r.name, column)
 			case !old:
-				return fmt.Errorf("table %s: column %q is not in the replica identity: ALTER TABLE %[1]s REPLICA IDENTITY FULL", r.name, column)
+				return fmt.Errorf("%w: table %s: column %q is not in the replica identity", errAltered, r.name, column)
 			}
 		}
 	}
@@ -220,8 +224,7 @@ func (d *decoder) row(id uint32, kind uint8, before, after *pglogrepl.TupleData)
 	case r == nil:
 		return nil, fmt.Errorf("relation %d was not described", id)
 	case r.full && len(r.tables) > 0 && kind != pglogrepl.UpdateMessageTupleTypeOld:
-		return nil, fmt.Errorf("a partition of %s has another replica identity than FULL: ALTER TABLE each of them REPLICA IDENTITY FULL, "+
-			"and read the tables again with --resync", r.name)
+		return nil, fmt.Errorf("%w: a partition of %s has another replica identity than FULL", errAltered, r.name)
 	case before == nil && after == nil:
 		return nil, nil
 	}

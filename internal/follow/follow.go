@@ -50,7 +50,8 @@ type Follower struct {
 
 	recorder    *activity.Recorder
 	fingerprint string
-	whole       bool          // a resync has to read the source whole
+	whole       bool // a resync has to read the source whole
+	group       groupSize
 	silence     time.Duration // how long a source that sends nothing counts as connected
 
 	active           atomic.Bool
@@ -197,9 +198,6 @@ func (f *Follower) withLease(ctx context.Context, src *activity.Source) error {
 	}
 	defer conn.Close(context.WithoutCancel(ctx)) //nolint:errcheck // nothing is open
 	report, err := f.inspect(ctx, conn)
-	if err == nil && report.unpublished && src.Position != "" {
-		err = src.StartOver(ctx)
-	}
 	if err == nil && len(report.Problems) > 0 && f.Create {
 		if err = f.create(ctx, conn, report.Problems); err == nil {
 			report, err = f.inspect(ctx, conn)
@@ -215,18 +213,18 @@ func (f *Follower) withLease(ctx context.Context, src *activity.Source) error {
 		}
 		return &StopError{errors.New(strings.Join(all, "\n"))}
 	}
-	at, err := f.start(ctx, src, conn)
+	o, err := f.start(ctx, src, conn)
 	if err != nil {
 		return err
 	}
-	f.Log.InfoContext(ctx, "following the source", "position", at.String())
-	f.recorded.Store(uint64(at.lsn))
-	f.walEnd.Store(max(uint64(at.lsn), f.walEnd.Load()))
+	f.Log.InfoContext(ctx, "following the source", "position", o.at.String())
+	f.recorded.Store(uint64(o.at.lsn))
+	f.walEnd.Store(max(uint64(o.at.lsn), f.walEnd.Load()))
 	f.committed.CompareAndSwap(0, time.Now().UnixNano())
 	f.active.Store(true)
 	defer f.active.Store(false)
 	f.say("")
-	err = f.stream(ctx, src, conn, at)
+	err = f.stream(ctx, src, conn, o)
 	f.say(trouble(err)) // before it is not active: the lag goes on
 	if errors.Is(err, errLacks) || errors.Is(err, ledger.ErrStrayRow) {
 		f.Log.WarnContext(ctx, "reading the source whole again", "error", err)
@@ -235,35 +233,79 @@ func (f *Follower) withLease(ctx context.Context, src *activity.Source) error {
 	return err
 }
 
-// start returns the position to stream from: the ledger's, or that of a new snapshot.
-func (f *Follower) start(ctx context.Context, src *activity.Source, conn *pgx.Conn) (position, error) {
-	state, err := f.slotState(ctx, conn)
+// origin is where a stream begins.
+type origin struct {
+	conn  *pgx.Conn // for the stream
+	at    position  // of the ledger
+	known *catalog  // of the source, as when its tables were read
+}
+
+// start returns where to stream from: the ledger's position, or that of a new snapshot.
+func (f *Follower) start(ctx context.Context, src *activity.Source, look *pgx.Conn) (o *origin, err error) {
+	conn, err := f.connect(ctx, true)
 	if err != nil {
-		return position{}, err
+		return nil, err
 	}
-	at, known := parsePosition(src.Position)
-	var why string
-	switch {
-	case state == slotForeign:
-		return position{}, &StopError{fmt.Errorf("the replication slot %s is not one of follow: drop it", f.name)}
-	case !known:
-		why = "the ledger has not read it whole"
-	case f.whole:
-		why = "its stream cannot go on"
-	case at.tables != f.fingerprint:
-		why = "the file of tables has changed"
-	case state == slotMissing || state == slotLost:
-		why = "its replication slot is " + string(state)
-	default:
-		return at, f.freeSlot(ctx, conn)
+	defer func() {
+		if err != nil {
+			_ = conn.Close(context.WithoutCancel(ctx))
+		}
+	}()
+	o = &origin{conn: conn}
+	if o.known, err = f.catalogOf(ctx, look); err != nil {
+		return nil, err
+	}
+	why, err := f.whyRead(ctx, src, look, o)
+	if err != nil {
+		return nil, err
+	}
+	if why == "" {
+		return o, f.freeSlot(ctx, look)
 	}
 	f.say("the tables are read whole: " + why)
 	f.Log.InfoContext(ctx, "reading the source whole", "reason", why)
-	at, err = f.snapshot(ctx, src, conn)
-	if err == nil && f.Resync {
-		err = errResynced
+	if o.at, o.known, err = f.snapshot(ctx, src, look); err != nil {
+		return nil, err
 	}
-	return at, err
+	if f.Resync {
+		return nil, errResynced
+	}
+	is, err := serverOf(ctx, o.conn)
+	if err == nil && is != (server{o.at.system, o.at.timeline}) {
+		err = errors.New("the source has failed over while its tables were read")
+	}
+	return o, err
+}
+
+// whyRead returns why the tables have to be read whole; "": the stream goes on from the ledger's
+// position, which it notes in o.
+func (f *Follower) whyRead(ctx context.Context, src *activity.Source, look *pgx.Conn, o *origin) (string, error) {
+	state, err := f.slotState(ctx, look)
+	if err != nil {
+		return "", err
+	}
+	is, err := serverOf(ctx, o.conn)
+	if err != nil {
+		return "", err
+	}
+	at, known := parsePosition(src.Position)
+	switch {
+	case state == slotForeign:
+		return "", &StopError{fmt.Errorf("the replication slot %s is not one of follow: drop it", f.name)}
+	case !known:
+		return "the ledger has not read it whole", nil
+	case f.whole:
+		return "its stream cannot go on", nil
+	case at.tables != f.fingerprint:
+		return "the file of tables has changed", nil
+	case state == slotMissing || state == slotLost:
+		return "its replication slot is " + string(state), nil
+	case !o.known.grewFrom(at.catalog):
+		return "its catalog has changed since they were read", nil
+	}
+	o.at = at
+	o.at.timeline = is.timeline
+	return is.leftOf(ctx, o.conn, at)
 }
 
 // correctRow is what to do about a row that is not valid.

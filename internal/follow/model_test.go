@@ -251,7 +251,7 @@ func (m *model) wanted() map[item]ledger.Span {
 			had, found := want[of]
 			order := 1
 			if found {
-				order = endOf(s).Compare(endOf(had))
+				order = endsAt(s).Compare(endsAt(had))
 			}
 			if order > 0 || order == 0 && s.Since.Before(had.Since) {
 				want[of] = s
@@ -261,7 +261,7 @@ func (m *model) wanted() map[item]ledger.Span {
 	return want
 }
 
-func endOf(s ledger.Span) time.Time {
+func endsAt(s ledger.Span) time.Time {
 	if s.Until.IsZero() {
 		return time.Unix(1<<40, 0)
 	}

@@ -10,12 +10,18 @@ import (
 	"github.com/jackc/pglogrepl"
 
 	"github.com/feedfilter/feedfilter/activity"
+	"github.com/feedfilter/feedfilter/activity/ledger"
 )
 
-// position is up to where the ledger has what the source committed.
+// position is up to where the ledger has what the source committed, and all that tells whether a
+// source goes on from there.
 type position struct {
-	lsn    pglogrepl.LSN // end of the last transaction
-	tables string        // fingerprint of the tables
+	timeline uint32        // in which lsn is
+	lsn      pglogrepl.LSN // end of the last transaction, or further, without one in between
+	tables   string        // fingerprint of the file of tables
+	catalog  uint64        // sum of the catalog of the source: see [catalog]
+	system   string        // identifier of the source's server: a copy of its files has the same
+	last     transaction   // the last one before lsn
 
 	// done is how many changes the ledger has of the next transaction, which commits at within. It
 	// is not 0 while a large transaction is recorded in parts.
@@ -23,35 +29,81 @@ type position struct {
 	within pglogrepl.LSN
 }
 
-// String returns the position as the ledger keeps it: "0/16B3748 1f2e3d4c", and in a large
-// transaction "0/16B3748 1f2e3d4c 10000@0/16C0000".
+// transaction is one of the source. No two histories of a server have the same.
+type transaction struct {
+	commit pglogrepl.LSN // where it commits
+	xid    uint32
+	at     int64 // when it commits, in unix microseconds
+}
+
+func (x transaction) String() string { return fmt.Sprintf("%s,%d,%d", x.commit, x.xid, x.at) }
+
+// String returns the position as the ledger keeps it. What others read is the first word:
+//
+//	00000001:0/16B3748 tables=1f2e3d4c catalog=2a system=7431 last=0/16B3700,742,1732839933000000
+//
+// In a large transaction, part=10000@0/16C0000 follows.
 func (p position) String() string {
-	text := p.lsn.String() + " " + p.tables
+	text := fmt.Sprintf("%s tables=%s catalog=%x system=%s last=%s", p.log(), p.tables, p.catalog, p.system, p.last)
 	if p.done > 0 {
-		text += fmt.Sprintf(" %d@%s", p.done, p.within)
+		text += fmt.Sprintf(" part=%d@%s", p.done, p.within)
 	}
 	return text
 }
 
+func (p position) log() ledger.LogPosition {
+	return ledger.LogPosition{Timeline: p.timeline, Byte: uint64(p.lsn)}
+}
+
 // parsePosition parses the position of the ledger. It reports false for another form, and for "".
 func parsePosition(text string) (p position, ok bool) {
-	fields := strings.Fields(text)
-	if len(fields) < 2 || len(fields) > 3 {
-		return p, false
+	words := strings.Split(text, " ")
+	log, ok := ledger.ParseLogPosition(words[0])
+	if !ok {
+		return position{}, false
 	}
-	var err error
-	if p.lsn, err = pglogrepl.ParseLSN(fields[0]); err != nil {
-		return p, false
+	p.timeline, p.lsn = log.Timeline, pglogrepl.LSN(log.Byte)
+	for _, word := range words[1:] {
+		name, value, _ := strings.Cut(word, "=")
+		var err error
+		switch name {
+		case "tables":
+			p.tables = value
+		case "catalog":
+			p.catalog, err = strconv.ParseUint(value, 16, 64)
+		case "system":
+			p.system = value
+		case "last":
+			p.last, err = parseTransaction(value)
+		case "part":
+			n, at, _ := strings.Cut(value, "@")
+			if p.done, err = strconv.Atoi(n); err == nil {
+				p.within, err = pglogrepl.ParseLSN(at)
+			}
+		default:
+			return position{}, false
+		}
+		if err != nil {
+			return position{}, false
+		}
 	}
-	if p.tables = fields[1]; len(fields) == 2 {
-		return p, true
+	return p, p.String() == text
+}
+
+func parseTransaction(text string) (x transaction, err error) {
+	var commit, xid, at string
+	commit, text, _ = strings.Cut(text, ",")
+	xid, at, _ = strings.Cut(text, ",")
+	if x.commit, err = pglogrepl.ParseLSN(commit); err != nil {
+		return x, err
 	}
-	done, within, _ := strings.Cut(fields[2], "@")
-	if p.done, err = strconv.Atoi(done); err != nil {
-		return p, false
+	id, err := strconv.ParseUint(xid, 10, 32)
+	if err != nil {
+		return x, err
 	}
-	p.within, err = pglogrepl.ParseLSN(within)
-	return p, err == nil
+	x.xid = uint32(id)
+	x.at, err = strconv.ParseInt(at, 10, 64)
+	return x, err
 }
 
 // fingerprint returns a short text that differs for tables that map rows otherwise. So do the later

@@ -35,7 +35,7 @@ func (f *Follower) resync(ctx context.Context, src *activity.Source, a *applier)
 			return context.Cause(ctx)
 		}
 	}
-	_, err = f.reread(ctx, src, conn, f.name+"_resync", a.touched, record)
+	_, _, err = f.reread(ctx, src, conn, f.name+"_resync", a.touched, record)
 	if err == nil {
 		err = record(ctx, nil) // is taken after all else is recorded
 	}

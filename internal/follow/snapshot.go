@@ -20,31 +20,52 @@ import (
 )
 
 const (
-	// spillParts is the number of files that the rows of a snapshot are spread over, by the first
-	// bits of the hash of their users. One part at a time is in memory.
+	// spillParts is the number of files that the rows of a snapshot are spread over, by the
+	// first bits of the hash of their users. One part at a time is in memory.
 	spillParts = 256
 	spillShift = 64 - 8
 
-	// snapshotGroup is the number of activities that a transaction of the ledger takes.
+	// snapshotGroup is the number of activities that a transaction of the ledger takes at most.
 	snapshotGroup = 5000
 )
 
 // snapshot reads the tables whole, and makes the ledger the same. It returns the position from
-// which the stream continues.
-func (f *Follower) snapshot(ctx context.Context, src *activity.Source, conn *pgx.Conn) (position, error) {
+// which the stream continues, and the catalog with which they were read.
+func (f *Follower) snapshot(ctx context.Context, src *activity.Source, conn *pgx.Conn) (position, *catalog, error) {
 	if err := src.StartOver(ctx); err != nil {
-		return position{}, err
+		return position{}, nil, err
 	}
 	if err := f.dropSlot(ctx, conn); err != nil {
-		return position{}, err
+		return position{}, nil, err
 	}
-	at, err := f.reread(ctx, src, conn, f.name, nil, src.RecordBulk)
+	at, known, err := f.reread(ctx, src, conn, f.name, nil, func(ctx context.Context, group []activity.SourceChange) error {
+		return f.recordBulk(ctx, src, group)
+	})
 	if err != nil {
-		return position{}, err
+		return position{}, nil, err
 	}
 	f.snapshots.Add(1)
-	whole := position{lsn: at, tables: f.fingerprint}
-	return whole, src.FinishBulk(ctx, whole.String())
+	at.tables, at.catalog = f.fingerprint, known.sum()
+	return at, known, src.FinishBulk(ctx, at.String())
+}
+
+// recordBulk records a group, in smaller ones if the ledger is too slow for it. A group says of
+// each activity which rows give it, so it may be recorded twice.
+func (f *Follower) recordBulk(ctx context.Context, src *activity.Source, group []activity.SourceChange) error {
+	for len(group) > 0 {
+		n := min(len(group), f.group.most())
+		start := time.Now()
+		switch err := src.RecordBulk(ctx, group[:n]); {
+		case err == nil:
+			f.group.worked(time.Since(start))
+			group = group[n:]
+		case ctx.Err() != nil || !f.group.failed(n, err):
+			return err
+		default:
+			f.Log.WarnContext(ctx, "the ledger is slow: recording in smaller groups", "changes", f.group.most())
+		}
+	}
+	return nil
 }
 
 // reread reads the tables as they are where a new slot begins, and passes what the ledger has
@@ -52,24 +73,23 @@ func (f *Follower) snapshot(ctx context.Context, src *activity.Source, conn *pgx
 func (f *Follower) reread(
 	ctx context.Context, src *activity.Source, conn *pgx.Conn, slot string, t *touched,
 	record func(context.Context, []activity.SourceChange) error,
-) (pglogrepl.LSN, error) {
+) (at position, known *catalog, err error) {
 	dir, err := os.MkdirTemp(f.TempDir, "feedfilter-follow-")
 	if err != nil {
-		return 0, err
+		return at, nil, err
 	}
 	defer os.RemoveAll(dir) //nolint:errcheck // what is left is in the way of nothing
 	s := &spill{dir: dir}
 	defer s.close()
-	at, err := f.read(ctx, src, conn, slot, s)
-	if err != nil {
-		return 0, fmt.Errorf("read the tables: %w", err)
+	if at, known, err = f.read(ctx, src, conn, slot, s); err != nil {
+		return at, nil, fmt.Errorf("read the tables: %w", err)
 	}
-	if err := t.await(ctx, f, at); err != nil {
-		return 0, err
+	if err := t.await(ctx, f, at.lsn); err != nil {
+		return at, nil, err
 	}
 	found, err := f.compare(ctx, src, s, t, func(activity.SourceChange) error { return nil })
 	if err != nil {
-		return 0, err
+		return at, nil, err
 	}
 	f.Log.InfoContext(ctx, "compared source and ledger",
 		"missing", found.missing, "stray", found.stray, "changed", found.changed, "same", found.equal)
@@ -85,44 +105,73 @@ func (f *Follower) reread(
 	if err == nil {
 		err = record(ctx, group)
 	}
-	return at, err
+	return at, known, err
 }
 
-// read creates a slot, and spills the rows of the moment from which it streams. A slot with another
-// name than the source's ends with read.
-func (f *Follower) read(ctx context.Context, src *activity.Source, conn *pgx.Conn, slot string, to *spill) (pglogrepl.LSN, error) {
+// read creates a slot, and spills the rows of the moment from which it streams. It returns that
+// position, and the catalog of that moment. A slot with another name than the source's ends with
+// read.
+func (f *Follower) read(
+	ctx context.Context, src *activity.Source, conn *pgx.Conn, slot string, to *spill,
+) (at position, known *catalog, err error) {
 	exporter, err := f.connect(ctx, true)
 	if err != nil {
-		return 0, err
+		return at, nil, err
 	}
 	defer exporter.Close(context.WithoutCancel(ctx)) //nolint:errcheck // ends the snapshot
+	is, err := serverOf(ctx, exporter)
+	if err != nil {
+		return at, nil, err
+	}
+	at.system, at.timeline = is.system, is.timeline
 	f.Log.InfoContext(ctx, "creating a replication slot: this waits for open transactions of the source")
 	made, err := pglogrepl.CreateReplicationSlot(ctx, exporter.PgConn(), slot, "pgoutput", pglogrepl.CreateReplicationSlotOptions{
 		Mode: pglogrepl.LogicalReplication, SnapshotAction: "EXPORT_SNAPSHOT", Temporary: slot != f.name,
 	})
 	if err != nil {
-		return 0, fmt.Errorf("create replication slot %s: %w", slot, err)
+		return at, nil, fmt.Errorf("create replication slot %s: %w", slot, err)
 	}
-	lsn, err := pglogrepl.ParseLSN(made.ConsistentPoint)
-	if err != nil {
-		return 0, err
+	if at.lsn, err = pglogrepl.ParseLSN(made.ConsistentPoint); err != nil {
+		return at, nil, err
 	}
 	tx, err := conn.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly})
 	if err != nil {
-		return 0, err
+		return at, nil, err
 	}
 	defer tx.Rollback(context.WithoutCancel(ctx)) //nolint:errcheck // it only reads
 	if _, err := tx.Exec(ctx, "SET TRANSACTION SNAPSHOT '"+made.SnapshotName+"'"); err != nil {
-		return 0, err
+		return at, nil, err
+	}
+	if known, err = f.catalogOf(ctx, conn); err != nil {
+		return at, nil, err
 	}
 	for i := range f.tables {
 		t := &f.tables[i]
 		add := func(m *mapped) error { return to.add(src.HashOf(m.user)>>spillShift, m) }
 		if err := f.readTable(ctx, conn, t, add, f.refuse); err != nil {
-			return 0, err
+			return at, nil, err
 		}
 	}
-	return lsn, nil
+	return at, known, f.unaltered(ctx, known)
+}
+
+// unaltered returns an error if the catalog is not the known one any more. Tables that a
+// transaction has read cannot be altered before it ends. One that was truncated or rewritten before
+// it was read, but after the snapshot, has no rows in the snapshot.
+func (f *Follower) unaltered(ctx context.Context, known *catalog) error {
+	conn, err := f.connect(ctx, false) // sees the present
+	if err != nil {
+		return err
+	}
+	defer conn.Close(context.WithoutCancel(ctx)) //nolint:errcheck // it only read
+	now, err := f.catalogOf(ctx, conn)
+	if err != nil {
+		return err
+	}
+	if differs := known.difference(now); differs != "" {
+		return fmt.Errorf("the tables were altered meanwhile: %s", differs)
+	}
+	return nil
 }
 
 // readTable calls take with what each row of a table gives, or refuse. The simple protocol returns

@@ -90,6 +90,9 @@ func (s *source) connect(ctx context.Context, replication bool) (*pgx.Conn, erro
 	if replication {
 		c.RuntimeParams["replication"] = "database"
 		c.DefaultQueryExecMode = pgx.QueryExecModeSimpleProtocol
+	} else {
+		// A query fails rather than leave out rows that a policy hides from the role.
+		c.RuntimeParams["row_security"] = "off"
 	}
 	conn, err := pgx.ConnectConfig(ctx, c)
 	if err != nil {
@@ -98,8 +101,8 @@ func (s *source) connect(ctx context.Context, replication bool) (*pgx.Conn, erro
 	return conn, nil
 }
 
-// catalog reads what a source lacks.
-type catalog struct {
+// inspection reads what a source lacks.
+type inspection struct {
 	*source
 
 	conn *pgx.Conn
@@ -109,7 +112,7 @@ type catalog struct {
 
 // inspect reports what a source looks like.
 func (s *source) inspect(ctx context.Context, conn *pgx.Conn) (Report, error) {
-	c := &catalog{source: s, conn: conn}
+	c := &inspection{source: s, conn: conn}
 	for _, read := range []func(context.Context) error{c.readServer, c.readTables, c.readPublication, c.readSlot} {
 		if err := read(ctx); err != nil {
 			return c.Report, fmt.Errorf("inspect the source: %w", err)
@@ -118,11 +121,11 @@ func (s *source) inspect(ctx context.Context, conn *pgx.Conn) (Report, error) {
 	return c.Report, nil
 }
 
-func (c *catalog) lacksf(mend, format string, args ...any) {
+func (c *inspection) lacksf(mend, format string, args ...any) {
 	c.Problems = append(c.Problems, Problem{What: fmt.Sprintf(format, args...), Mend: mend})
 }
 
-func (c *catalog) readServer(ctx context.Context) error {
+func (c *inspection) readServer(ctx context.Context) error {
 	var version int
 	var level string
 	var standby, may bool
@@ -150,24 +153,24 @@ func (c *catalog) readServer(ctx context.Context) error {
 	return nil
 }
 
-func (c *catalog) readTables(ctx context.Context) error {
+func (c *inspection) readTables(ctx context.Context) error {
 	seen := make(map[string]bool)
 	for i := range c.tables {
 		t := &c.tables[i]
 		schema, table := t.name()
 		var oid uint32
 		var kind, name string
-		var may bool
+		var may, secured bool
 		var rows float64
 		var unknown bool // the server has not counted them yet
 		err := c.conn.QueryRow(ctx, `SELECT c.oid, c.relkind::text, format('%I.%I', n.nspname, c.relname), has_table_privilege(c.oid, 'SELECT'),
-				p.rows, p.unknown
+				row_security_active(c.oid), p.rows, p.unknown
 			FROM pg_class c CROSS JOIN LATERAL (
 				SELECT coalesce(sum(greatest(p.reltuples, 0)), 0) AS rows,
 					coalesce(bool_or(p.relkind = 'r' AND p.reltuples <= 0 AND pg_relation_size(p.oid) > 0), false) AS unknown
 				FROM pg_class p WHERE p.oid = c.oid OR p.oid IN (SELECT relid FROM pg_partition_tree(c.oid) WHERE isleaf)) p
 			JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = $1 AND c.relname = $2`,
-			schema, table).Scan(&oid, &kind, &name, &may, &rows, &unknown)
+			schema, table).Scan(&oid, &kind, &name, &may, &secured, &rows, &unknown)
 		switch {
 		case errors.Is(err, pgx.ErrNoRows):
 			c.lacksf("", "there is no table %s", t.quoted())
@@ -179,8 +182,12 @@ func (c *catalog) readTables(ctx context.Context) error {
 			continue
 		case !may:
 			c.lacksf("GRANT SELECT ON "+name+" TO "+quote(c.conn.Config().User), "%s may not be read", name)
+		case secured:
+			c.lacksf("ALTER ROLE "+quote(c.conn.Config().User)+" BYPASSRLS", "policies of %s hide rows from the role %q", name, c.conn.Config().User)
 		}
-		t.partitioned = kind == "p"
+		if t.partitioned != (kind == "p") { // a look at the catalog may run beside a read
+			t.partitioned = kind == "p"
+		}
 		c.oids = append(c.oids, oid)
 		if err := c.readColumns(ctx, t, oid, name); err != nil {
 			return err
@@ -199,9 +206,10 @@ func (c *catalog) readTables(ctx context.Context) error {
 
 // readColumns checks the columns that a table maps, and that the stream has their old values, for
 // each partition.
-func (c *catalog) readColumns(ctx context.Context, t *Table, oid uint32, name string) error {
+func (c *inspection) readColumns(ctx context.Context, t *Table, oid uint32, name string) error {
 	rows, err := c.conn.Query(ctx, `SELECT c.oid = $1, format('%I.%I', n.nspname, c.relname), attname, format_type(atttypid, NULL),
 			attgenerated <> '', c.relreplident = 'f' OR EXISTS (SELECT 1 FROM pg_index i WHERE i.indrelid = c.oid AND a.attnum = ANY (i.indkey)
+				AND i.indimmediate
 				AND (c.relreplident = 'd' AND i.indisprimary OR c.relreplident = 'i' AND i.indisreplident))
 		FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 			JOIN pg_attribute a ON attrelid = c.oid AND attnum > 0 AND NOT attisdropped
@@ -241,7 +249,7 @@ func (c *catalog) readColumns(ctx context.Context, t *Table, oid uint32, name st
 }
 
 // readPublication checks that the publication has the tables as they are, with all changes.
-func (c *catalog) readPublication(ctx context.Context) error {
+func (c *inspection) readPublication(ctx context.Context) error {
 	err := c.conn.QueryRow(ctx, `SELECT NOT EXISTS (SELECT 1 FROM pg_publication p
 		WHERE pubname = $1 AND pubinsert AND pubupdate AND pubdelete AND pubtruncate AND pubviaroot AND NOT puballtables
 		AND $2::oid[] <@ ARRAY(SELECT prrelid FROM pg_publication_rel r
@@ -260,7 +268,7 @@ func (c *catalog) readPublication(ctx context.Context) error {
 	return err
 }
 
-func (c *catalog) readSlot(ctx context.Context) error {
+func (c *inspection) readSlot(ctx context.Context) error {
 	state, err := c.slotState(ctx, c.conn)
 	if err != nil {
 		return err
@@ -311,15 +319,16 @@ func (s *source) slotState(ctx context.Context, conn *pgx.Conn) (slotState, erro
 
 // checkSlot returns an error that wraps errLacks if the slot does not have all that follows a
 // position. Then ledger or source was restored, or another process used the slot or created it
-// again.
-func (s *source) checkSlot(ctx context.Context, conn *pgx.Conn, at pglogrepl.LSN) error {
-	var apart bool
-	err := conn.QueryRow(ctx, `SELECT confirmed_flush_lsn > $2::text::pg_lsn OR $2::text::pg_lsn > pg_current_wal_flush_lsn()
-		FROM pg_replication_slots WHERE slot_name = $1`, s.name, at.String()).Scan(&apart)
-	if err == nil && apart {
+// again. Otherwise it returns from where the slot has all: what is before it, the source knows that
+// the ledger has.
+func (s *source) checkSlot(ctx context.Context, conn *pgx.Conn, at pglogrepl.LSN) (confirmed pglogrepl.LSN, err error) {
+	var end pglogrepl.LSN
+	err = conn.QueryRow(ctx, `SELECT confirmed_flush_lsn::text, pg_current_wal_flush_lsn()::text
+		FROM pg_replication_slots WHERE slot_name = $1`, s.name).Scan(&confirmed, &end)
+	if err == nil && (confirmed > at || at > end) {
 		err = fmt.Errorf("%w: the replication slot is not where the ledger is: one was restored", errLacks)
 	}
-	return err
+	return confirmed, err
 }
 
 // create runs the SQL that mends the problems, as far as a running server can be mended.

@@ -17,49 +17,46 @@ import (
 )
 
 const (
-	// maxPart is the number of changes from which a transaction of the source is recorded in parts.
-	maxPart  = 10_000
-	maxGroup = 2 * maxPart // that a transaction of the ledger takes, and events that wait meanwhile
 	// statusEvery is how often the source hears what the ledger has.
 	statusEvery = time.Second
-	// moveEvery bounds how often the position alone is recorded.
+	// moveEvery and maxIdle bound how often the position alone is recorded.
 	moveEvery = 20 * time.Millisecond
+	maxIdle   = 32 * moveEvery
 )
 
 // event is what a message of the stream says.
 type event struct {
-	begin   pglogrepl.LSN // a transaction begins, which commits there; 0: none
-	at      time.Time     // when it commits, or the source sent all up to end, by the source's clock
+	begin   transaction // that begins; zero: none does
+	at      time.Time   // when it commits, or the source sent all up to end, by the source's clock
 	changes []activity.SourceChange
 	end     pglogrepl.LSN // all up to there has been sent; 0: not known
 	err     error         // the stream cannot go on
 }
 
-// stream records the changes of the source from a position on, until ctx ends or the stream does.
-// It closes look, another connection.
-func (f *Follower) stream(ctx context.Context, src *activity.Source, look *pgx.Conn, from position) error {
-	conn, err := f.connect(ctx, true)
-	if err != nil {
-		return err
-	}
-	err = pglogrepl.StartReplication(ctx, conn.PgConn(), f.name, from.lsn, pglogrepl.StartReplicationOptions{
+// stream records the changes of the source from where o says, until ctx ends or the stream does. It
+// looks at the catalog on another connection, look, and closes that of o.
+func (f *Follower) stream(ctx context.Context, src *activity.Source, look *pgx.Conn, o *origin) error {
+	// The stream begins with what the source does not know that the ledger has.
+	err := pglogrepl.StartReplication(ctx, o.conn.PgConn(), f.name, 0, pglogrepl.StartReplicationOptions{
 		Mode: pglogrepl.LogicalReplication, PluginArgs: []string{"proto_version '1'", "publication_names '" + f.name + "'"},
 	})
+	var confirmed pglogrepl.LSN
 	if err == nil {
-		err = f.checkSlot(ctx, look, from.lsn) // which nobody else changes from now on
+		confirmed, err = f.checkSlot(ctx, look, o.at.lsn) // which nobody else changes from now on
 	}
 	if err != nil {
-		_ = conn.Close(context.WithoutCancel(ctx))
-		return fmt.Errorf("start the stream at %s: %w", from.lsn, err)
+		_ = o.conn.Close(context.WithoutCancel(ctx))
+		return fmt.Errorf("start the stream at %s: %w", o.at.lsn, err)
 	}
-	_ = look.Close(ctx)
 	ctx, cancel := context.WithCancelCause(ctx)
 	r := &receiver{
-		f: f, conn: conn, decoder: newDecoder(f.mapper), events: make(chan event, maxGroup),
+		f: f, conn: o.conn, decoder: newDecoder(f.mapper, o.known.roots), events: make(chan event, maxGroup),
 	}
-	a := &applier{f: f, src: src, events: r.events, at: from, to: from, committed: time.Now()}
+	w := &watcher{f: f, conn: look, known: o.known, begin: make(chan struct{}, 1), ended: make(chan lookedAt, 1)}
+	a := newApplier(f, src, o.at, newReplay(o.at, confirmed), r.events, w)
 	var beside sync.WaitGroup
 	beside.Go(func() { r.run(ctx) })
+	beside.Go(func() { w.run(ctx) })
 	if f.Resync {
 		a.touched, a.differ = newTouched(), make(chan []activity.SourceChange)
 		beside.Go(func() { cancel(f.resync(ctx, src, a)) })
@@ -169,11 +166,11 @@ func (r *receiver) decode(ctx context.Context, m pglogrepl.Message) (e event, sa
 	}
 	switch m := m.(type) {
 	case *pglogrepl.BeginMessage:
-		r.open, e.begin, e.at = true, m.FinalLSN, m.CommitTime
+		r.open, e.begin, e.at = true, transaction{m.FinalLSN, m.Xid, m.CommitTime.UnixMicro()}, m.CommitTime
 	case *pglogrepl.CommitMessage:
 		r.open, e.end, e.at = false, m.TransactionEndLSN, m.CommitTime
 	}
-	return e, e.begin > 0 || e.end > 0 || len(e.changes) > 0, nil
+	return e, e.begin.commit > 0 || e.end > 0 || len(e.changes) > 0, nil
 }
 
 // send waits until the event is taken, and keeps the source from giving up meanwhile.
@@ -215,49 +212,84 @@ func (r *receiver) status(ctx context.Context) error {
 	return ctx.Err()                                                    // which may have ended before
 }
 
-// applier records events in groups: as many transactions of the source as wait, up to [maxGroup]
-// changes.
+// applier records events in groups: as many transactions of the source as wait, up to the size of a
+// group. It records only what a look at the catalog has proved, which began after that was
+// received. The next look runs while a group is recorded.
 type applier struct {
 	f      *Follower
 	src    *activity.Source
 	events <-chan event
+	ended  error // of the stream; nil: events may come
 
-	at, to position // in the ledger, and after the last whole transaction of pending
-	moved  time.Time
+	at    position // in the ledger
+	moved time.Time
+	idle  time.Duration // how long a position alone waits: twice as long each time, until a transaction comes
 
-	pending []activity.SourceChange
-	whole   int           // of pending, changes of whole transactions
-	begun   pglogrepl.LSN // commit of the open transaction
-	// committed is when the source committed the last transaction that was taken.
-	committed time.Time
-	n         int // changes of it so far
+	replay   replay
+	pending  []activity.SourceChange
+	received mark        // the whole transactions of pending
+	begun    transaction // the open one
+	skips    bool        // the ledger has it
+	n        int         // changes of it so far
+
+	begin  chan<- struct{} // tells the watcher to look
+	looks  <-chan lookedAt
+	looked mark // what the look in progress proves
+	busy   bool // a look is in progress
+	proved mark // is recorded next, if it is more than at
 
 	touched *touched                     // nil: no resync
 	differ  chan []activity.SourceChange // found by the resync
+}
+
+// mark is a part of the stream that ends with a transaction, or within one after a part of it.
+type mark struct {
+	to        position
+	changes   int       // how many of pending belong to it
+	committed time.Time // when the source committed the last transaction
+}
+
+func newApplier(f *Follower, src *activity.Source, at position, again replay, events <-chan event, w *watcher) *applier {
+	a := &applier{f: f, src: src, events: events, at: at, replay: again, idle: moveEvery, begin: w.begin, looks: w.ended}
+	a.received = mark{to: at, committed: time.Now()}
+	a.proved = a.received
+	return a
 }
 
 func (a *applier) run(ctx context.Context) error {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
+		events := a.events
+		if a.ended != nil || len(a.pending) > a.f.group.most() {
+			events = nil
+		}
 		select { // what waits already joins the group
-		case e, ok := <-a.events:
-			if err := a.take(ctx, e, ok); err != nil {
+		case e, ok := <-events:
+			if err := a.take(e, ok); err != nil {
 				return err
 			}
 			continue
 		default:
 		}
-		if a.whole > 0 || a.to.lsn > a.at.lsn && time.Since(a.moved) >= moveEvery {
+		a.look()
+		switch {
+		case a.proved.to != a.at:
 			if err := a.flush(ctx); err != nil {
 				return err
 			}
 			continue
+		case a.ended != nil && a.received.to == a.at:
+			return errors.Join(context.Cause(ctx), a.ended)
 		}
-		timer.Reset(moveEvery)
+		timer.Reset(a.idle)
 		select {
-		case e, ok := <-a.events:
-			if err := a.take(ctx, e, ok); err != nil {
+		case e, ok := <-events:
+			if err := a.take(e, ok); err != nil {
+				return err
+			}
+		case l := <-a.looks:
+			if err := a.prove(l); err != nil {
 				return err
 			}
 		case found := <-a.differ:
@@ -272,41 +304,94 @@ func (a *applier) run(ctx context.Context) error {
 }
 
 // take adds an event to the group.
-func (a *applier) take(ctx context.Context, e event, ok bool) error {
+func (a *applier) take(e event, ok bool) (err error) {
 	switch {
 	case !ok:
-		return errors.Join(context.Cause(ctx), errors.New("the stream ended"))
+		a.ended = errors.New("the stream ended")
+		return nil
 	case e.err != nil:
-		return errors.Join(a.flush(ctx), e.err)
-	case e.begin > 0:
-		a.begun, a.n, a.committed = e.begin, 0, e.at
+		a.ended = e.err
+		return nil
+	case e.begin.commit > 0:
+		a.begun, a.n = e.begin, 0
+		if a.skips, err = a.replay.skips(e.begin); err != nil {
+			return err
+		}
+		if !a.skips {
+			a.received.committed = e.at
+		}
+	}
+	if a.skips {
+		a.skips = e.end == 0 // it ends
+		return nil
 	}
 	for _, c := range e.changes {
-		if a.touched != nil {
-			if err := a.touched.add(item{c.Kind, c.User, c.Target}); err != nil {
-				return err
-			}
-		}
-		a.n++
-		if a.begun == a.at.within && a.n <= a.at.done {
-			continue // recorded before
-		}
-		if a.pending = append(a.pending, c); len(a.pending)-a.whole > maxPart {
-			a.to.done, a.to.within, a.whole = a.n, a.begun, len(a.pending)
-		} else if len(a.pending) <= maxGroup {
-			continue
-		}
-		if err := a.flush(ctx); err != nil {
+		if err := a.add(c); err != nil {
 			return err
 		}
 	}
-	if e.end > a.to.lsn {
-		a.committed = e.at
-		if a.begun == a.to.within { // otherwise that transaction is still to come
-			a.to.done, a.to.within = 0, 0
-		}
-		a.to.lsn, a.whole, a.begun = e.end, len(a.pending), 0
+	if e.end > 0 {
+		return a.end(e)
 	}
+	return nil
+}
+
+// add adds a change of the open transaction.
+func (a *applier) add(c activity.SourceChange) error {
+	if a.touched != nil {
+		if err := a.touched.add(item{c.Kind, c.User, c.Target}); err != nil {
+			return err
+		}
+	}
+	a.n++
+	if a.begun.commit == a.at.within && a.n <= a.at.done {
+		return nil // recorded before
+	}
+	r := &a.received
+	if a.pending = append(a.pending, c); len(a.pending)-r.changes > a.f.group.part() {
+		r.to.done, r.to.within, r.changes = a.n, a.begun.commit, len(a.pending)
+	}
+	return nil
+}
+
+// end ends the open transaction, or moves the position while none is open.
+func (a *applier) end(e event) error {
+	r := &a.received
+	if e.end <= r.to.lsn {
+		return nil
+	}
+	if err := a.replay.passed(e.end); err != nil {
+		return err
+	}
+	r.committed = e.at
+	if a.begun.commit == r.to.within { // otherwise that transaction is still to come
+		r.to.done, r.to.within = 0, 0
+	}
+	if a.begun.commit > 0 {
+		r.to.last = a.begun
+	}
+	r.to.lsn, r.changes, a.begun = e.end, len(a.pending), transaction{}
+	return nil
+}
+
+// look begins a look at the catalog, if one would prove more. If only the position has moved, it
+// waits: recording a position moves it where the ledger is on the same server.
+func (a *applier) look() {
+	if r := a.received; a.busy || r.to == a.proved.to || r.changes == 0 && a.ended == nil && time.Since(a.moved) < a.idle {
+		return
+	}
+	a.looked, a.busy = a.received, true
+	a.begin <- struct{}{}
+}
+
+// prove takes the result of a look.
+func (a *applier) prove(l lookedAt) error {
+	a.busy = false
+	if l.err != nil {
+		return l.err
+	}
+	a.proved = a.looked
+	a.proved.to.catalog, a.received.to.catalog = l.sum, l.sum
 	return nil
 }
 
@@ -316,20 +401,31 @@ func (a *applier) mend(ctx context.Context, found []activity.SourceChange) error
 	if len(found) == 0 {
 		return nil
 	}
-	return a.src.Record(ctx, a.at.String(), found)
+	return a.src.Record(ctx, a.at.String(), found) // at is what the ledger has
 }
 
-// flush records the whole transactions of the group, and the position after them.
+// flush records what is proved, and the position after it.
 func (a *applier) flush(ctx context.Context) error {
-	if a.to == a.at {
-		return nil
+	n := a.proved.changes
+	start := time.Now()
+	if err := a.src.Record(ctx, a.proved.to.String(), a.pending[:n]); err != nil {
+		if ctx.Err() == nil && a.f.group.failed(n, err) {
+			a.f.Log.WarnContext(ctx, "the ledger is slow: recording in smaller groups", "changes", a.f.group.most())
+		}
+		return err // whether the ledger has the group is not known: a new lease tells
 	}
-	if err := a.src.Record(ctx, a.to.String(), a.pending[:a.whole]); err != nil {
-		return err
+	a.moved = time.Now()
+	if n > 0 {
+		a.f.group.worked(a.moved.Sub(start))
+		a.idle = moveEvery
+	} else {
+		a.idle = min(2*a.idle, maxIdle)
 	}
-	a.pending = append(a.pending[:0], a.pending[a.whole:]...)
-	a.at, a.whole, a.moved = a.to, 0, time.Now()
-	a.f.committed.Store(a.committed.UnixNano())
+	a.pending = append(a.pending[:0], a.pending[n:]...)
+	a.received.changes -= n
+	a.looked.changes -= n // of a look that began meanwhile, and has these, too
+	a.at, a.proved.changes = a.proved.to, 0
+	a.f.committed.Store(a.proved.committed.UnixNano())
 	a.f.recorded.Store(uint64(a.at.lsn))
 	return nil
 }

@@ -1,0 +1,30 @@
+package ledger_test
+
+import (
+	"testing"
+
+	"github.com/feedfilter/feedfilter/activity/ledger"
+)
+
+// A position of a log is read as it was written. Any other text is none.
+func TestLogPosition(t *testing.T) {
+	for text, want := range map[string]ledger.LogPosition{
+		"0/0":                        {},
+		"0/16B3748":                  {Byte: 0x16B3748},
+		"A/1":                        {Byte: 0xA00000001},
+		"00000003:0/16B3748":         {Timeline: 3, Byte: 0x16B3748},
+		"FFFFFFFF:FFFFFFFF/FFFFFFFF": {Timeline: 1<<32 - 1, Byte: 1<<64 - 1},
+	} {
+		if p, ok := ledger.ParseLogPosition(text); !ok || p != want || p.String() != text {
+			t.Errorf("%q: %+v, %v, %q", text, p, ok, p)
+		}
+	}
+	if p, ok := ledger.ParseLogPosition("3:0/16b3748"); !ok || p != (ledger.LogPosition{Timeline: 3, Byte: 0x16B3748}) {
+		t.Errorf("short and in lower case: %+v, %v", p, ok)
+	}
+	for _, text := range []string{"", "0", "/", "0/", "/1", "0/1 x", "0:0/1", ":0/1", "1:2:0/1", "100000000:0/1", "100000000/1", "0/-1", "x/1"} {
+		if p, ok := ledger.ParseLogPosition(text); ok {
+			t.Errorf("%q is read as %v", text, p)
+		}
+	}
+}

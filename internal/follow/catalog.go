@@ -1,0 +1,181 @@
+package follow
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// The stream of a source has the changes of rows, and nothing of the catalog: a table that leaves
+// the publication, is replaced by another or is rewritten falls silent. So the catalog is compared
+// with that of the moment in which the tables were read. A position counts only once a look that
+// began after it was received has found the same.
+//
+// The server gives xmin and relfilenode another value with each change. So they tell that something
+// was changed and changed back between two looks. What is not listed may change: indexes, columns
+// that the file does not map, rights, statistics.
+
+// catalogSQL reads the tables, their partitions and the publication, a line for each, in order. $1
+// to $3 are the mapped columns with the schemas and names of their tables, and $4 the publication.
+//
+// relfilenode is the oid at first. It changes when rows are rewritten: by ALTER TYPE, VACUUM FULL,
+// or TRUNCATE of a partition, which is not in the stream of its root. xmin of pg_inherits changes
+// with DETACH and ATTACH. If it is that of the row type, which nothing changes, then the partition
+// was made as one, and all its rows are in the stream.
+const catalogSQL = `WITH
+	mapped AS (SELECT * FROM unnest($1::text[], $2::text[], $3::text[]) AS m (nspname, relname, attname)),
+	roots AS (SELECT DISTINCT c.oid AS root, n.nspname, c.relname
+		FROM mapped m JOIN pg_namespace n USING (nspname) JOIN pg_class c ON c.relnamespace = n.oid AND c.relname = m.relname),
+	trees AS (SELECT root, root AS oid FROM roots UNION SELECT root, relid FROM roots, pg_partition_tree(root::regclass))
+SELECT c.oid, r.root = c.oid, c.relispartition AND c.relfilenode IN (0, c.oid)
+		AND i.xmin = (SELECT y.xmin FROM pg_type y WHERE y.oid = c.reltype), n.nspname || '.' || c.relname, concat_ws(' ', c.oid, c.relkind, c.relpersistence, c.relfilenode,
+		c.relreplident, 'secured', row_security_active(c.oid), 'of', i.inhparent, i.xmin,
+		(SELECT string_agg(concat_ws(':', a.attnum, a.attname, a.atttypid, a.atttypmod, a.attgenerated,
+				(SELECT string_agg(concat_ws('=', e.oid, e.enumlabel), ',' ORDER BY e.oid) FROM pg_enum e WHERE e.enumtypid = a.atttypid)),
+				' ' ORDER BY a.attnum)
+			FROM pg_attribute a JOIN mapped m ON m.attname = a.attname AND m.nspname = r.nspname AND m.relname = r.relname
+			WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped),
+		(SELECT concat_ws(':', 'identity', x.indexrelid, x.indkey, x.indimmediate, x.indisvalid) FROM pg_index x
+			WHERE x.indrelid = c.oid AND (c.relreplident = 'd' AND x.indisprimary OR c.relreplident = 'i' AND x.indisreplident)))
+	FROM trees t JOIN roots r USING (root) JOIN pg_class c ON c.oid = t.oid JOIN pg_namespace n ON n.oid = c.relnamespace
+		LEFT JOIN pg_inherits i ON i.inhrelid = c.oid AND c.relispartition
+UNION ALL
+SELECT 0, false, false, 'publication', concat_ws(' ', p.oid, p.xmin, (SELECT string_agg(concat_ws(':', e.oid, e.prrelid, e.xmin), ' ' ORDER BY e.prrelid)
+		FROM pg_publication_rel e WHERE e.prpubid = p.oid AND e.prrelid IN (SELECT oid FROM trees)))
+	FROM pg_publication p WHERE p.pubname = $4
+UNION ALL SELECT 0, false, false, 'timeline', left(pg_walfile_name(pg_current_wal_lsn()), 8)
+ORDER BY 1`
+
+// changingSQL reports whether a transaction may have changed the catalog, and is not visible yet.
+// $1 are the tables and partitions, $2 is the publication.
+//
+// The log has a commit before others see it: until a synchronous standby has confirmed it, for one.
+// A transaction that changes a table or its place in a publication holds such a lock until others
+// see it. VACUUM has one too, but no transaction id. A change of the publication alone locks
+// nothing, and leaves its id in xmax. So does one that was rolled back: it is older than all that
+// run.
+const changingSQL = `WITH locks AS MATERIALIZED (SELECT locktype, relation, mode, virtualtransaction, database FROM pg_locks WHERE granted)
+SELECT EXISTS (SELECT FROM locks l WHERE l.relation = ANY($1::oid[]) AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+		AND l.mode IN ('ShareUpdateExclusiveLock', 'ShareRowExclusiveLock', 'ExclusiveLock', 'AccessExclusiveLock')
+		AND EXISTS (SELECT FROM locks x WHERE x.locktype = 'transactionid' AND x.mode = 'ExclusiveLock' AND x.virtualtransaction = l.virtualtransaction))
+	OR EXISTS (SELECT FROM pg_publication p WHERE p.pubname = $2 AND p.xmax <> '0'::xid
+		AND p.xmax::text::bigint >= pg_snapshot_xmin(pg_current_snapshot())::text::bigint % 4294967296)`
+
+// timelineLine is the name of the line of the timeline. A standby, which has none, refuses the
+// query.
+const timelineLine = "timeline"
+
+// errAltered means that the catalog is not that of the moment in which the tables were read. The
+// stream may lack changes.
+var errAltered = fmt.Errorf("%w: the catalog of the source has changed", errLacks)
+
+// catalog is what the mapping of rows depends on, beside the rows.
+type catalog struct {
+	oids  []uint32          // of the tables and their partitions
+	lines map[string]string // what there is to know of each table and of the publication, by name
+	// timeline is that of the server, in hexadecimal digits. It is not part of the sum: a
+	// failover changes no table.
+	timeline string
+
+	roots map[uint32]string // "schema.name" of the tables of the file, by oid
+	// made are the partitions that were made as such, and not rewritten since, in order of oid.
+	made []string
+}
+
+// catalogOf reads the catalog as conn sees it.
+func (s *source) catalogOf(ctx context.Context, conn *pgx.Conn) (*catalog, error) {
+	var schemas, tables, columns []string
+	for i := range s.tables {
+		schema, table := s.tables[i].name()
+		for _, column := range s.tables[i].columns() {
+			schemas, tables, columns = append(schemas, schema), append(tables, table), append(columns, column)
+		}
+	}
+	rows, err := conn.Query(ctx, catalogSQL, schemas, tables, columns, s.name)
+	if err != nil {
+		return nil, fmt.Errorf("look at the catalog of the source: %w", err)
+	}
+	c := &catalog{lines: make(map[string]string), roots: make(map[uint32]string)}
+	var oid uint32
+	var root, made bool
+	var name, line string
+	_, err = pgx.ForEachRow(rows, []any{&oid, &root, &made, &name, &line}, func() error {
+		if name == timelineLine {
+			c.timeline = line
+			return nil
+		}
+		c.lines[name] = line
+		if oid != 0 {
+			c.oids = append(c.oids, oid)
+		}
+		if root {
+			c.roots[oid] = name
+		}
+		if made {
+			c.made = append(c.made, name)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("look at the catalog of the source: %w", err)
+	}
+	return c, nil
+}
+
+// changing reports whether a transaction may have changed the catalog that is not visible yet.
+func (s *source) changing(ctx context.Context, conn *pgx.Conn, known *catalog) (is bool, err error) {
+	err = conn.QueryRow(ctx, changingSQL, known.oids, s.name).Scan(&is)
+	return is, err
+}
+
+// sum returns a number that differs for another catalog.
+func (c *catalog) sum() (all uint64) {
+	for name, line := range c.lines {
+		all += sumOf(name, line)
+	}
+	return all
+}
+
+func sumOf(name, line string) uint64 {
+	hash := sha256.Sum256([]byte(name + "\x00" + line))
+	return binary.BigEndian.Uint64(hash[:])
+}
+
+// grewFrom reports whether the catalog is the one with the sum, but for partitions that were made
+// since. These were empty, and all their rows are in the stream.
+func (c *catalog) grewFrom(sum uint64) bool {
+	all := c.sum()
+	for _, name := range slices.Backward(c.made) { // the latest first
+		if all == sum {
+			return true
+		}
+		all -= sumOf(name, c.lines[name])
+	}
+	return all == sum
+}
+
+// difference names what differs from a later catalog, other than partitions that were made since;
+// "": nothing does.
+func (c *catalog) difference(now *catalog) string {
+	var all []string
+	for name, line := range c.lines {
+		switch is, found := now.lines[name]; {
+		case !found:
+			all = append(all, name+" is gone")
+		case is != line:
+			all = append(all, name+" was altered")
+		}
+	}
+	for name := range now.lines {
+		if _, found := c.lines[name]; !found && !slices.Contains(now.made, name) {
+			all = append(all, name+" is new")
+		}
+	}
+	slices.Sort(all)
+	return strings.Join(all, ", ")
+}

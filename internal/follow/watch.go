@@ -1,0 +1,94 @@
+package follow
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// restOfLooks is the least pause after a look, as a multiple of its time. So the looks at the
+// catalog take at most a fifth of a connection of the source, however many tables it has.
+const restOfLooks = 4
+
+// changingPause is the time between two looks at whether a transaction still changes the catalog.
+const changingPause = 5 * time.Millisecond
+
+// watcher looks at the catalog of the source, again and again, on a connection of its own.
+type watcher struct {
+	f    *Follower
+	conn *pgx.Conn
+	// known is the catalog with which the tables were read, and partitions that were made
+	// since.
+	known *catalog
+
+	begin chan struct{}
+	ended chan lookedAt
+}
+
+// lookedAt is what a look has found: the sum of the catalog, or an error that wraps errAltered, or
+// that of the connection.
+type lookedAt struct {
+	sum uint64
+	err error
+}
+
+// run looks whenever it is told to begin, until ctx ends.
+func (w *watcher) run(ctx context.Context) {
+	for {
+		select {
+		case <-w.begin:
+		case <-ctx.Done():
+			return
+		}
+		start := time.Now()
+		sum, err := w.look(ctx)
+		took := time.Since(start)
+		w.ended <- lookedAt{sum, err}
+		if err != nil || pause(ctx, restOfLooks*took) != nil {
+			return
+		}
+	}
+}
+
+// look compares the catalog with the known one. Partitions that were made since become known, if
+// the stream has what is needed of their rows.
+func (w *watcher) look(ctx context.Context) (uint64, error) {
+	ctx, cancel := context.WithTimeout(ctx, w.f.silence) // the source may hang
+	defer cancel()
+	for {
+		changing, err := w.f.changing(ctx, w.conn, w.known)
+		if err != nil {
+			return 0, fmt.Errorf("look at the catalog of the source: %w", err)
+		}
+		if !changing {
+			break
+		}
+		if pause(ctx, changingPause) != nil {
+			return 0, errors.New("a transaction that changes a followed table or its publication has not ended")
+		}
+	}
+	now, err := w.f.catalogOf(ctx, w.conn) // after that: what was visible then is visible now
+	if err != nil {
+		return 0, err
+	}
+	if now.timeline != w.known.timeline {
+		return 0, errors.New("the source has failed over")
+	}
+	if differs := w.known.difference(now); differs != "" {
+		return 0, fmt.Errorf("%w: %s", errAltered, differs)
+	}
+	if len(now.lines) > len(w.known.lines) {
+		report, err := w.f.inspect(ctx, w.conn)
+		if err != nil {
+			return 0, err
+		}
+		if len(report.Problems) > 0 {
+			return 0, fmt.Errorf("%w: %s", errAltered, report.Problems[0].What)
+		}
+		w.known = now
+	}
+	return w.known.sum(), nil
+}
