@@ -234,7 +234,7 @@ func (w *followWorld) awaitPosition() {
 	want, err := ask[string](w, w.source, `SELECT pg_current_wal_flush_lsn()::text`)
 	must(w.t, err)
 	for end := time.Now().Add(w.limit); ; {
-		reached, err := ask[bool](w, w.ledger, `SELECT coalesce(bool_or(position <> '' AND split_part(position, ' ', 1)::pg_lsn >= $1::pg_lsn), false) FROM sources`, want)
+		reached, err := ask[bool](w, w.ledger, `SELECT coalesce(bool_or(position <> '' AND split_part(split_part(position, ' ', 1), ':', 2)::pg_lsn >= $1::pg_lsn), false) FROM sources`, want)
 		if reached {
 			return
 		}
