@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
-	"io/fs"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -41,7 +40,11 @@ func (d *postgresDatabase) prepare(ctx context.Context, u postgresURL, o Options
 	if cached { // after a migration, it could not start again
 		return fmt.Errorf("%w: another process has a page cache: stop all with --page-cache first", ErrSettingsDiffer)
 	}
-	if err := migratePostgres(ctx, conn, migrationsOf("postgres")); err != nil {
+	migrations, err := migrationsOf("postgres")
+	if err != nil {
+		return err
+	}
+	if err := migratePostgres(ctx, conn, migrations); err != nil {
 		return err
 	}
 	err = pgx.BeginTxFunc(ctx, conn, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) (err error) {
@@ -123,7 +126,7 @@ func createSchema(ctx context.Context, conn *pgx.Conn, schema string) error {
 }
 
 // migratePostgres brings the schema up to date.
-func migratePostgres(ctx context.Context, conn *pgx.Conn, migrations fs.FS) error {
+func migratePostgres(ctx context.Context, conn *pgx.Conn, migrations []migration) error {
 	var version int
 	var made bool
 	err := conn.QueryRow(ctx, `SELECT to_regclass('ledger_version') IS NOT NULL`).Scan(&made)
