@@ -38,8 +38,9 @@ type Inspection struct {
 // open and write to the ledger meanwhile. The error wraps [fs.ErrNotExist] if no ledger was
 // created yet. No error shows the password.
 //
-// Inspect returns an error if Open would fail, unless another process has the SQLite file open, or
-// the Inspection reports why: a Schema before Oldest or after Known, Standby, or ReadOnly.
+// Inspect returns an error if Open would fail. It returns none if another process has the SQLite
+// file open, or if the Inspection reports why: a Schema before Oldest or after Known, Standby, or
+// ReadOnly.
 //
 // After a crash of a process that had a SQLite file open, SQLite may recreate <file>-shm. The
 // file then remains, as after Open.

@@ -18,7 +18,7 @@ import (
 
 // ignored makes PgBouncer drop settings that a client sends when it connects.
 const ignored = "ignore_startup_parameters=search_path,synchronous_commit,statement_timeout,lock_timeout," +
-	"idle_in_transaction_session_timeout,enable_seqscan,enable_hashjoin,enable_mergejoin,jit"
+	"idle_in_transaction_session_timeout,enable_seqscan,enable_hashjoin,enable_mergejoin,jit,plan_cache_mode"
 
 // TestPostgresBouncer opens a ledger through PgBouncers in session mode. The server's defaults are
 // not those that the ledger needs.
