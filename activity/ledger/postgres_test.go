@@ -19,6 +19,7 @@ import (
 
 // TestPostgres runs, on one server, all tests that do not harm the server.
 func TestPostgres(t *testing.T) {
+	t.Parallel()
 	server := pgtest.Start(t)
 	t.Run("Suite", func(t *testing.T) {
 		ledgertest.Run(t, func(*testing.T) string { return patient(server.Schema()) })

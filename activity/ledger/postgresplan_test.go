@@ -166,7 +166,7 @@ func TestPostgresPlansOnce(t *testing.T) {
 func TestPostgresPollPlans(t *testing.T) {
 	s := pgtest.Start(t, "autovacuum=off")
 	d := openPostgresTest(t, s.Schema())
-	conn, err := d.pool.Acquire(t.Context())
+	conn, err := d.polls.Acquire(t.Context())
 	must(t, err)
 	defer conn.Release()
 	for _, statement := range []string{

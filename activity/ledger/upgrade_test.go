@@ -378,7 +378,7 @@ func TestPostgresUpgrade(t *testing.T) {
 		must(t, err)
 		defer conn.Close(t.Context())
 		o.checkFails(t, "postgres", `SELECT version FROM ledger_version`, func(all []migration) error {
-			return migratePostgres(t.Context(), conn, all)
+			return migratePostgres(t.Context(), conn, "", all)
 		})
 	})
 }
