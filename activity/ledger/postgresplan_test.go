@@ -20,6 +20,7 @@ func openPostgresTest(t *testing.T, url string) *postgresDatabase {
 
 // TestPostgresSessions checks the settings that make commits durable and end hanging sessions.
 func TestPostgresSessions(t *testing.T) {
+	t.Parallel()
 	s := pgtest.Start(t, "synchronous_commit=off")
 	for _, c := range []struct {
 		parameters string
@@ -104,6 +105,7 @@ func seeks() []seek {
 // to sort or filter them. The planner knows nothing of the tables, as at first, or that they are
 // small. Plans are made with and without the values.
 func TestPostgresPlans(t *testing.T) {
+	t.Parallel()
 	s := pgtest.Start(t, "autovacuum=off")
 	d := openPostgresTest(t, s.Schema())
 	conn, err := d.pool.Acquire(t.Context())
@@ -142,6 +144,7 @@ func TestPostgresPlans(t *testing.T) {
 
 // TestPostgresPlansOnce checks that a connection makes no new plans for the values of a call.
 func TestPostgresPlansOnce(t *testing.T) {
+	t.Parallel()
 	s := pgtest.Start(t)
 	l := openURL(t, s.Schema()+"&pool_max_conns=1", Options{Pages: 16})
 	const calls = 10
@@ -164,6 +167,7 @@ func TestPostgresPlansOnce(t *testing.T) {
 // the first poll reads all pages without an index. There are many pages, whether the planner
 // knows it or not.
 func TestPostgresPollPlans(t *testing.T) {
+	t.Parallel()
 	s := pgtest.Start(t, "autovacuum=off")
 	d := openPostgresTest(t, s.Schema())
 	conn, err := d.polls.Acquire(t.Context())
