@@ -23,8 +23,9 @@ import (
 	"github.com/feedfilter/feedfilter/internal/pgtest"
 )
 
-// releasedLayouts are the layouts of the ledgers in testdata. Their first layout has 16 pages.
-var releasedLayouts = Layouts{Current: 32, Building: 64}
+// The ledgers in testdata have a layout of currentPages, and are building one of buildingPages. Their
+// first one had 16 pages.
+const currentPages, buildingPages = 32, 64
 
 // releasedLedger is a ledger that release 0.1.0 wrote. See testdata/README.md.
 type releasedLedger struct {
@@ -213,8 +214,9 @@ func (o *releasedLedger) checkUpgraded(t *testing.T, l *Ledger) {
 	if id := l.Identity(); id != o.id { // with another one, all pages in the store would be rebuilt
 		t.Errorf("identity %+v, want %+v", id, o.id)
 	}
-	if now, err := l.Layouts(t.Context()); err != nil || now != releasedLayouts {
-		t.Errorf("layouts %+v, %v, want %+v", now, err, releasedLayouts)
+	want := Layouts{Current: currentPages, Building: buildingPages}
+	if now, err := l.Layouts(t.Context()); err != nil || now != want {
+		t.Errorf("layouts %+v, %v, want %+v", now, err, want)
 	}
 	got := make(map[uint32]PageState)
 	progress, err := l.Changed(t.Context(), "", func(page uint32, s PageState) error {
@@ -224,7 +226,7 @@ func (o *releasedLedger) checkUpgraded(t *testing.T, l *Ledger) {
 	if err != nil || !maps.Equal(got, o.pages) || !maps.Equal(progress.Owners, o.owners) {
 		t.Errorf("pages %v of owners %v, %v, want %v of %v", got, progress.Owners, err, o.pages, o.owners)
 	}
-	o.checkRows(t, l, releasedLayouts.Current)
+	o.checkRows(t, l, currentPages)
 	kinds := []Kind{{"block", "blocked-by", User, ""}, {"hide", "", Post, ""}, {"like", "", Post, ""}, {"mute", "", User, ""}}
 	if has, err := l.Kinds(t.Context()); err != nil || !slices.Equal(has, kinds) {
 		t.Errorf("kinds %v, %v, want %v", has, err, kinds)
@@ -308,11 +310,11 @@ func (o *releasedLedger) checkUse(t *testing.T, l *Ledger) {
 	}
 	delete(o.owners, owner)
 	o.owners[shared] = dedicated.Pages[1].Page
-	o.checkRows(t, l, releasedLayouts.Current)
-	must(t, l.BeginLayout(t.Context(), releasedLayouts.Building)) // goes on
-	must(t, l.SwitchLayout(t.Context(), releasedLayouts.Building))
-	must(t, l.LeaveLayout(t.Context(), releasedLayouts.Current))
-	o.checkRows(t, l, releasedLayouts.Building)
+	o.checkRows(t, l, currentPages)
+	must(t, l.BeginLayout(t.Context(), buildingPages)) // goes on
+	must(t, l.SwitchLayout(t.Context(), buildingPages))
+	must(t, l.LeaveLayout(t.Context(), currentPages))
+	o.checkRows(t, l, buildingPages)
 	if err := l.Declare(t.Context(), []Kind{{"block", "blocked-by", User, ""}, {"hide", "", User, ""}}); err == nil {
 		t.Error("Declare changed hide, which has rows")
 	}
@@ -327,7 +329,7 @@ func (o *releasedLedger) check(t *testing.T, schema string, isNew [][]any) {
 		t.Error("the ledger has the latest schema before the upgrade")
 	}
 	for range 2 {
-		l := openURL(t, o.url, Options{Pages: releasedLayouts.Current})
+		l := openURL(t, o.url, Options{Pages: currentPages})
 		o.checkUpgraded(t, l)
 		must(t, l.Close())
 	}
@@ -349,9 +351,9 @@ const (
 			FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
 				LEFT JOIN pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
 			WHERE c.relnamespace = current_schema()::regnamespace AND c.relkind IN ('r', 'p')
-		UNION ALL SELECT tablename, indexname, replace(indexdef, current_schema() || '.', ''), NULL, NULL, NULL
+		UNION ALL SELECT tablename, indexname, replace(indexdef, current_schema() || '.', ''), false, 0, ''
 			FROM pg_indexes WHERE schemaname = current_schema()
-		UNION ALL SELECT c.relname, o.conname, pg_get_constraintdef(o.oid), NULL, NULL, pg_get_expr(c.relpartbound, c.oid)
+		UNION ALL SELECT c.relname, o.conname, pg_get_constraintdef(o.oid), false, 0, pg_get_expr(c.relpartbound, c.oid)
 			FROM pg_constraint o JOIN pg_class c ON c.oid = o.conrelid WHERE o.connamespace = current_schema()::regnamespace
 		ORDER BY 1, 2, 3`
 )
