@@ -23,8 +23,8 @@ import (
 	"github.com/feedfilter/feedfilter/internal/pgtest"
 )
 
-// The ledgers in testdata have a layout of currentPages, and are building one of buildingPages. Their
-// first one had 16 pages.
+// The ledgers in testdata have a layout of currentPages, and build one of buildingPages. The first
+// one had 16 pages.
 const currentPages, buildingPages = 32, 64
 
 // releasedLedger is a ledger that release 0.1.0 wrote. See testdata/README.md.
