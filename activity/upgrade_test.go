@@ -23,8 +23,8 @@ import (
 	"github.com/feedfilter/feedfilter/internal/redistest"
 )
 
-// oldPages is the number of pages that the ledgers in ledger/testdata were made with.
-const oldPages = 16
+// oldPages is the number of pages of the current layout of the ledger in ledger/testdata.
+const oldPages = 32
 
 // oldActivity is an activity that activities.json.gz names.
 type oldActivity struct {
@@ -34,7 +34,7 @@ type oldActivity struct {
 	Until  time.Time `json:"until"`
 }
 
-// upgrade is a Recorder over a ledger and pages that an earlier version has written.
+// upgrade is a Recorder over a ledger and pages that release 0.1.0 has written.
 type upgrade struct {
 	*Recorder
 
@@ -44,38 +44,28 @@ type upgrade struct {
 	recorded, undone []oldActivity
 }
 
-// TestUpgrade opens ledgers and pages in Redis of the version of 2026-11-22, whatever became of
-// their number of pages. See ledger/testdata/README.md and testdata/upgrade/README.md.
+// TestUpgrade opens a ledger and pages in Redis of release 0.1.0. See ledger/testdata/README.md and
+// testdata/upgrade/README.md.
 func TestUpgrade(t *testing.T) {
-	client := redistest.Start(t).Client()
-	for _, c := range []struct {
-		name  string
-		pages uint32
-	}{{"never", 16}, {"grown", 64}, {"half", 64}, {"shrunk", 16}} {
-		for format := 2; format <= 3; format++ {
-			t.Run(fmt.Sprintf("%s/format%d", c.name, format), func(t *testing.T) {
-				u := openUpgrade(t, client, c.name, format)
-				u.checkRebuilds(t, c.pages)
-				u.checkWindows(t)
-				u.checkUndo(t)
-				u.checkWrites(t)
-				u.reopen(t)
-			})
-		}
-	}
+	u := openUpgrade(t)
+	u.checkPages(t)
+	u.checkWindows(t)
+	u.checkUndo(t)
+	u.checkWrites(t)
+	u.reopen(t)
 }
 
 // openUpgrade puts the old pages into Redis and opens the old ledger.
-func openUpgrade(t *testing.T, client *redis.Client, name string, format int) *upgrade {
+func openUpgrade(t *testing.T) *upgrade {
 	t.Helper()
-	must(t, client.FlushAll(t.Context()).Err())
+	client := redistest.Start(t).Client()
 	var pages map[string][]byte
-	must(t, json.Unmarshal(unpackFile(t, "testdata", "upgrade", fmt.Sprintf("%s-format%d.json.gz", name, format)), &pages))
+	must(t, json.Unmarshal(unpackFile(t, "testdata", "upgrade", "0.1.0.json.gz"), &pages))
 	for key, value := range pages {
 		must(t, client.Set(t.Context(), key, value, 0).Err())
 	}
 	file := filepath.Join(t.TempDir(), "ledger.db")
-	must(t, os.WriteFile(file, unpackFile(t, "ledger", "testdata", name+".db.gz"), 0o600))
+	must(t, os.WriteFile(file, unpackFile(t, "ledger", "testdata", "0.1.0.db.gz"), 0o600))
 	u := &upgrade{
 		ledger: openLedger(t, file, 0),
 		client: client,
@@ -157,8 +147,8 @@ func (u *upgrade) checkRecorded(t *testing.T) {
 		return views[user](kind, id)
 	}
 	for _, a := range u.recorded {
-		if want := a.Kind != Seen; (find(a.User, a.Kind, a.Target)&Direct != 0) != want {
-			t.Errorf("%+v: found %t, want %t", a, !want, want)
+		if find(a.User, a.Kind, a.Target)&Direct == 0 {
+			t.Errorf("%+v: not found", a)
 		}
 		if a.Kind == "block" && find(a.Target, a.Kind, a.User)&Reverse == 0 {
 			t.Errorf("%+v: not found for %s", a, a.Target)
@@ -175,75 +165,53 @@ func (u *upgrade) checkRecorded(t *testing.T) {
 	}
 }
 
-// checkRebuilds reads the pages of all users. Each is rebuilt once: as foreign where an old page
-// has its name, and as missing elsewhere.
-func (u *upgrade) checkRebuilds(t *testing.T, pages uint32) {
+// checkPages reads the pages of all users. None is rebuilt, and two are dedicated.
+func (u *upgrade) checkPages(t *testing.T) {
 	t.Helper()
-	want := map[string]uint64{}
-	seen := make(map[uint32]bool)
-	owners := 0
+	dedicated := make(map[uint32]bool)
 	for _, a := range u.recorded {
 		place, err := u.ledger.Place(t.Context(), u.userHash(a.User))
 		must(t, err)
-		if seen[place.Page] {
-			continue
-		}
-		seen[place.Page] = true
+		key := ":p" + strconv.FormatUint(uint64(place.Page), 10)
 		if place.Page >= ledger.DedicatedPages {
-			owners++
-		}
-		n, err := u.client.Exists(t.Context(), pageKey(place.Page)).Result()
-		must(t, err)
-		if n > 0 {
-			want["foreign"]++
+			dedicated[place.Page] = true
 		} else {
-			want["missing"]++
+			key = pageKey(place.Page)
+		}
+		if key = u.keyOf(t, key); key == "" {
+			t.Fatalf("%s is on page %d, which Redis lacks", a.User, place.Page)
 		}
 	}
-	if layouts, err := u.ledger.Layouts(t.Context()); err != nil || layouts.Current != pages || layouts.Building != 0 {
-		t.Fatalf("layouts %+v, %v, want %d pages", layouts, err, pages)
-	}
-	if owners != 2 || (want["foreign"] > 0) != (pages == oldPages) {
-		t.Fatalf("%d dedicated pages and %v to rebuild: want two, and foreign pages in the first layout alone", owners, want)
+	want := ledger.Layouts{Current: oldPages, Building: 2 * oldPages}
+	if layouts, err := u.ledger.Layouts(t.Context()); err != nil || layouts != want || len(dedicated) != 2 {
+		t.Fatalf("layouts %+v, %v, want %+v; dedicated pages %v, want two", layouts, err, want, dedicated)
 	}
 	u.checkRecorded(t)
-	if got := u.rebuilt(); !maps.Equal(got, want) {
-		t.Errorf("rebuilds %v, want %v", got, want)
-	}
-	u.checkRecorded(t)
-	if got := u.rebuilt(); !maps.Equal(got, want) {
-		t.Errorf("rebuilds %v when all is read again, want %v", got, want)
-	}
-	for page := range seen {
-		key := pageKey(page)
-		if page >= oldPages { // its slot depends on its users
-			key = u.keyOfPart(t, "p"+strconv.FormatUint(uint64(page), 10))
-		}
-		if page >= pages && page < ledger.DedicatedPages {
-			slot := (page - pages) / (pages / oldPages)
-			if want := fmt.Sprintf("fav:{feed/%d}:p%d:bits", slot, page); key != want {
-				t.Errorf("page %d has the key %s, want %s", page, key, want)
-			}
-		}
-		if n, err := u.client.Exists(t.Context(), key).Result(); err != nil || n != 1 {
-			t.Errorf("page %d: no key %q, %v", page, key, err)
-		}
+	if got := u.rebuilt(); len(got) > 0 {
+		t.Errorf("rebuilds %v, want none", got)
 	}
 }
 
-// pageKey returns the key of a page that is named after its number alone: one of the first layout.
-func pageKey(page uint32) string { return fmt.Sprintf("fav:{feed/%d}:bits", page) }
+// pageKey returns the part of a key that names a shared page. There are two to a slot.
+func pageKey(page uint32) string { return fmt.Sprintf("{feed/%d}:p%d", (page-oldPages)/2, page) }
 
-// keyOfPart returns the key of the page that has the part in its name.
-func (u *upgrade) keyOfPart(t *testing.T, part string) string {
+// keyOf returns the key of the page with the part in its name; "": there is none.
+func (u *upgrade) keyOf(t *testing.T, part string) string {
 	t.Helper()
-	keys, err := u.client.Keys(t.Context(), "fav:*:"+part+":bits").Result()
-	must(t, err)
-	if len(keys) != 1 {
-		t.Errorf("keys %v of %s, want one", keys, part)
-		return ""
+	for _, key := range u.keys(t, "fav:*:bits") {
+		if strings.HasSuffix(key, part+":bits") {
+			return key
+		}
 	}
-	return keys[0]
+	return ""
+}
+
+func (u *upgrade) keys(t *testing.T, pattern string) []string {
+	t.Helper()
+	keys, err := u.client.Keys(t.Context(), pattern).Result()
+	must(t, err)
+	slices.Sort(keys)
+	return keys
 }
 
 func (u *upgrade) rebuilt() map[string]uint64 {
@@ -252,11 +220,10 @@ func (u *upgrade) rebuilt() map[string]uint64 {
 	return rebuilds
 }
 
-// checkWindows records posts as seen by those who had windows. What was seen before the upgrade is
-// not read, and left to expire; the new windows are in the slots of the old ones.
+// checkWindows records posts as seen by those who have windows, which go on.
 func (u *upgrade) checkWindows(t *testing.T) {
 	t.Helper()
-	before := u.windowKeys(t, "seen-*")
+	before := u.keys(t, "fav:*:seen.*:bits")
 	users := make(map[string]bool)
 	for _, a := range u.recorded {
 		if a.Kind == Seen {
@@ -275,29 +242,10 @@ func (u *upgrade) checkWindows(t *testing.T) {
 			t.Errorf("%s: what was seen later is not found", user)
 		}
 	}
-	if after := u.windowKeys(t, "seen-*"); !slices.Equal(after, before) {
-		t.Errorf("keys of old windows %v, want %v", after, before)
-	}
-	var want []string
-	for _, key := range before {
-		slot, rest, _ := strings.Cut(key, ":seen-")
-		hash, err := strconv.ParseUint(rest[:strings.IndexByte(rest, '-')], 16, 64)
-		must(t, err)
-		want = append(want, slot+":seen."+strconv.FormatUint(hash, 36)+":bits")
-	}
-	slices.Sort(want)
-	if after := u.windowKeys(t, "seen.*"); !slices.Equal(after, slices.Compact(want)) {
-		t.Errorf("keys of windows %v, want %v", after, want)
+	if after := u.keys(t, "fav:*:seen.*:bits"); !slices.Equal(after, before) {
+		t.Errorf("keys of windows %v, want %v", after, before)
 	}
 	u.checkRecorded(t)
-}
-
-func (u *upgrade) windowKeys(t *testing.T, part string) []string {
-	t.Helper()
-	keys, err := u.client.Keys(t.Context(), "fav:*:"+part+":bits").Result()
-	must(t, err)
-	slices.Sort(keys)
-	return keys
 }
 
 // checkUndo undoes activities on shared pages and on dedicated ones.
@@ -350,44 +298,35 @@ func (u *upgrade) reopen(t *testing.T) {
 	}
 }
 
-// TestUpgradeGrows changes the number of pages of an old ledger that was being changed. Old pages
-// of the first number are closed before, and expire.
+// TestUpgradeGrows ends the change of the number of pages that 0.1.0 had begun. Its pages are
+// closed, and expire.
 func TestUpgradeGrows(t *testing.T) {
-	u := openUpgrade(t, redistest.Start(t).Client(), "half", 3)
-	grow(t, u.Recorder, 256)
+	u := openUpgrade(t)
+	grow(t, u.Recorder, 2*oldPages)
 	u.checkRecorded(t)
 	u.checkWindows(t)
-	for page := range uint32(oldPages) {
-		if left, err := u.client.TTL(t.Context(), pageKey(page)).Result(); err != nil || left <= 0 || left > 24*time.Hour {
-			t.Errorf("page %d of the first layout expires in %v, %v", page, left, err)
+	for page := uint32(oldPages); page < 2*oldPages; page++ {
+		key := u.keyOf(t, pageKey(page))
+		if left, err := u.client.TTL(t.Context(), key).Result(); err != nil || left <= 0 || left > 24*time.Hour {
+			t.Errorf("page %d of the old layout expires in %v, %v", page, left, err)
 		}
 	}
 }
 
-// TestUpgradeScrub has a scrub rebuild all pages before anybody reads them.
+// TestUpgradeScrub has a scrub compare all pages. All are as the ledger says.
 func TestUpgradeScrub(t *testing.T) {
-	client := redistest.Start(t).Client()
-	for _, name := range []string{"never", "grown"} {
-		u := openUpgrade(t, client, name, 3)
-		_, err := u.Recorder.Scrubber().Scrub(0)
-		must(t, err)
-		for u.Recorder.Scrubber().ScrubStatus().Running {
-			time.Sleep(time.Millisecond)
-		}
-		progress := u.Recorder.Scrubber().ScrubStatus()
-		reason, other := "foreign", "missing"
-		if name == "grown" {
-			reason, other = other, reason
-		}
-		// The first layout has old pages, but dedicated pages have other names there, too.
-		if progress.Done != progress.All || progress.Failed+progress.Unasked > 0 || progress.Found[reason] < 10 || progress.Found[other] > 2 {
-			t.Errorf("%s: scrub %+v, want %s pages, and two %s ones at most", name, progress, reason, other)
-		}
-		before := u.rebuilt()
-		u.checkRecorded(t)
-		if got := u.rebuilt(); !maps.Equal(got, before) {
-			t.Errorf("%s: rebuilds %v when pages are read after a scrub, want %v", name, got, before)
-		}
-		u.Close()
+	u := openUpgrade(t)
+	_, err := u.Recorder.Scrubber().Scrub(0)
+	must(t, err)
+	for u.Recorder.Scrubber().ScrubStatus().Running {
+		time.Sleep(time.Millisecond)
+	}
+	progress := u.Recorder.Scrubber().ScrubStatus()
+	if progress.Done != oldPages+2 || progress.Done != progress.All || progress.Failed+progress.Unasked > 0 || len(progress.Found) > 0 {
+		t.Errorf("scrub %+v, want all %d pages, and nothing found", progress, oldPages+2)
+	}
+	u.checkRecorded(t)
+	if got := u.rebuilt(); len(got) > 0 {
+		t.Errorf("rebuilds %v, want none", got)
 	}
 }

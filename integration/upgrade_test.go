@@ -2,7 +2,6 @@ package integration
 
 import (
 	"compress/gzip"
-	"database/sql"
 	"errors"
 	"fmt"
 	"io"
@@ -14,49 +13,31 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-
-	_ "modernc.org/sqlite" // the driver "sqlite"
 )
 
-// oldUsers is the number of users in the data directories of testdata/upgrade.
+// oldUsers is the number of users in the data directory of testdata/upgrade.
 const oldUsers = 20
 
-// TestUpgradeDataDirectory serves feeds from data directories of the version of 2026-11-22, of the
-// first version with page format 3, and of 0.1.0. See testdata/upgrade/README.md.
+// TestUpgradeDataDirectory serves feeds from a data directory of release 0.1.0. See
+// testdata/upgrade/README.md.
 func TestUpgradeDataDirectory(t *testing.T) {
-	for _, version := range []string{"format2", "format3", "0.1.0"} {
-		t.Run(version, func(t *testing.T) {
-			dir := t.TempDir()
-			for _, name := range []string{"ledger", "windows"} {
-				unpack(t, fmt.Sprintf("testdata/upgrade/%s-%s.db.gz", name, version), filepath.Join(dir, name+".db"))
-			}
-			released := version == "0.1.0"
-			data := filepath.Join(dir, "windows.db")
-			old := otherParts(t, data)
-			for _, name := range []string{"own-", "seen-"} {
-				if slices.ContainsFunc(old, func(part string) bool { return strings.HasPrefix(part, name) }) == released {
-					t.Fatalf("the old service left of %s: %v", name, old)
-				}
-			}
-			s := serve(t, "--data-dir", dir, "--kinds", "testdata/upgrade/kinds.json", "--pages", "64")
-			s.logOnFailure()
-			u := &upgraded{service: s, seenKept: released}
-			u.checkFeeds(t)
-			u.checkUndo(t)
-			u.checkWrites(t)
-			_, err := os.Stat(data + ".damaged") // the file has pages of another format
-			if setAside := err == nil; setAside != (version == "format2") || !setAside && !errors.Is(err, fs.ErrNotExist) {
-				t.Errorf("windows.db was set aside: %t, %v", setAside, err)
-			}
-			u.stop(t)
-			if left := otherParts(t, data); len(left) > 0 {
-				t.Errorf("windows.db has rows that are no windows: %v", left)
-			}
-			s.start()
-			u.seenNow = true
-			u.checkFeeds(t)
-		})
+	dir := t.TempDir()
+	for _, name := range []string{"ledger", "windows"} {
+		unpack(t, fmt.Sprintf("testdata/upgrade/%s-0.1.0.db.gz", name), filepath.Join(dir, name+".db"))
 	}
+	s := serve(t, "--data-dir", dir, "--kinds", "testdata/upgrade/kinds.json", "--pages", "64")
+	s.logOnFailure()
+	u := &upgraded{service: s}
+	u.checkFeeds(t)
+	u.checkUndo(t)
+	u.checkWrites(t)
+	if _, err := os.Stat(filepath.Join(dir, "windows.db.damaged")); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("windows.db was set aside, %v", err)
+	}
+	u.stop(t)
+	s.start()
+	u.seenNow = true
+	u.checkFeeds(t)
 }
 
 func unpack(t *testing.T, from, to string) {
@@ -71,30 +52,11 @@ func unpack(t *testing.T, from, to string) {
 	must(t, os.WriteFile(to, content, 0o600))
 }
 
-// otherParts returns the parts in the file of windows that are not windows of seen posts.
-func otherParts(t *testing.T, file string) (parts []string) {
-	t.Helper()
-	db, err := sql.Open("sqlite", "file:"+file+"?mode=ro")
-	must(t, err)
-	defer db.Close()
-	rows, err := db.QueryContext(t.Context(), `SELECT part FROM pages WHERE part NOT LIKE 'seen.%' ORDER BY part`)
-	must(t, err)
-	defer rows.Close()
-	for rows.Next() {
-		var part string
-		must(t, rows.Scan(&part))
-		parts = append(parts, part)
-	}
-	must(t, rows.Err())
-	return parts
-}
-
-// upgraded is a service on the data directory of an earlier version.
+// upgraded is a service on the data directory of release 0.1.0.
 type upgraded struct {
-	service  *service
-	seenKept bool // the upgrade does not empty the windows
-	undone   bool // checkUndo has undone hides
-	seenNow  bool // checkWrites has recorded seen posts
+	service *service
+	undone  bool // checkUndo has undone hides
+	seenNow bool // checkWrites has recorded seen posts
 }
 
 // stop ends the service with SIGTERM.
@@ -124,7 +86,7 @@ func (u *upgraded) checkFeeds(t *testing.T) {
 			}
 		}
 		add("p1", !u.undone)
-		add(fmt.Sprint("s", i), u.seenKept) // seen before the upgrade, which may empty the windows once
+		add(fmt.Sprint("s", i), true) // seen before the upgrade
 		add("now", u.seenNow)
 		add("p2", false) // its hide was undone before the upgrade
 		add("fresh", false)
@@ -137,9 +99,7 @@ func (u *upgraded) checkFeeds(t *testing.T) {
 		want = append(want, posts[n].ID)
 	}
 	posts = append(posts, post{ID: "sh", Author: "author"}, post{ID: "fresh", Author: "author"})
-	if u.seenKept {
-		want = append(want, "sh")
-	}
+	want = append(want, "sh")
 	if wrong += u.checkFeed(t, "heavy", posts, want); wrong > 3 { // the rate is one in a thousand
 		t.Errorf("%d posts were dropped that should be kept", wrong)
 	}

@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"path"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
@@ -163,47 +165,58 @@ func parseIncarnation(value *string) (uint64, error) {
 //go:embed migrations/*/*.sql
 var migrations embed.FS
 
-// migrationsOf returns the migrations for a kind of database, in order of name: versions 1, 2, ...
-func migrationsOf(kind string) fs.FS {
-	files, _ := fs.Sub(migrations, "migrations/"+kind) // never fails
-	return files
-}
-
-// versions returns the number of migrations, which is the latest version of a schema.
-func versions(migrations fs.FS) int {
-	files, _ := fs.Glob(migrations, "*.sql") // never fails
-	return len(files)
-}
-
-// migration is the script that leads to a version of the schema.
+// migration is a script that leads to a version of the schema: from nothing, or from the version
+// before. The name of its file begins with the version.
 type migration struct {
 	file, script string
 	version      int
 }
 
+// migrationsOf returns the migrations for a kind of database, in order of version. The first one
+// makes the tables of the first release, whose version is not 1.
+func migrationsOf(kind string) (all []migration, err error) {
+	files, err := fs.Glob(migrations, "migrations/"+kind+"/*.sql") // in order
+	if err != nil {
+		return nil, err
+	}
+	for _, file := range files {
+		m := migration{file: path.Base(file)}
+		number, _, _ := strings.Cut(m.file, "_")
+		if m.version, err = strconv.Atoi(number); err != nil {
+			return nil, fmt.Errorf("version of migration %s: %w", m.file, err)
+		}
+		script, err := fs.ReadFile(migrations, file)
+		if err != nil {
+			return nil, fmt.Errorf("read migration %s: %w", m.file, err)
+		}
+		m.script = string(script)
+		all = append(all, m)
+	}
+	return all, nil
+}
+
+// supported returns the versions of a schema that migrations lead from and to.
+func supported(all []migration) (oldest, latest int) {
+	return all[0].version, all[len(all)-1].version
+}
+
 // applyMigrations brings a schema of a version up to date. apply runs scripts in order and stores
 // the version of the last one, in one transaction. A new ledger gets all of them in one, which
 // syncs once. Another gets one each, so that after a crash the next process goes on with the next.
-func applyMigrations(migrations fs.FS, version int, apply func(all []migration) error) error {
-	files, err := fs.Glob(migrations, "*.sql") // sorted
-	if err != nil {
-		return err
-	}
-	if version > len(files) {
-		return fmt.Errorf("%w: schema version %d, at most %d is supported", ErrTooNew, version, len(files))
-	}
-	var all []migration
-	for i, file := range files[version:] {
-		script, err := fs.ReadFile(migrations, file)
-		if err != nil {
-			return fmt.Errorf("migrate with %s: %w", file, err)
-		}
-		all = append(all, migration{file, string(script), version + i + 1})
-	}
-	if version == 0 {
+func applyMigrations(all []migration, version int, apply func(all []migration) error) error {
+	switch oldest, latest := supported(all); {
+	case version == 0:
 		return apply(all)
+	case version > latest:
+		return fmt.Errorf("%w: schema version %d, at most %d is supported", ErrTooNew, version, latest)
+	case version < oldest:
+		return fmt.Errorf("%w: schema version %d, at least %d is supported: start version 0.1.0 on it once, which migrates it",
+			ErrTooOld, version, oldest)
 	}
-	for i := range all {
+	for i, m := range all {
+		if m.version <= version {
+			continue
+		}
 		if err := apply(all[i : i+1]); err != nil {
 			return err
 		}

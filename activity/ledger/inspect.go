@@ -13,6 +13,7 @@ type Inspection struct {
 	Engine   string   // "SQLite" or "PostgreSQL"
 	Version  string   // version of the engine, such as "15.4"
 	Schema   int      // version of the ledger's tables, from 1
+	Oldest   int      // oldest version that Open migrates: it refuses older ones
 	Known    int      // latest version that Open knows: it migrates older ones, and refuses later ones
 	Identity Identity // zero if Schema is later than Known and the identity is unreadable
 	Layouts  Layouts  // zero if Schema differs from Known
@@ -37,8 +38,9 @@ type Inspection struct {
 // open and write to the ledger meanwhile. The error wraps [fs.ErrNotExist] if no ledger was
 // created yet. No error shows the password.
 //
-// Inspect returns an error if Open would fail, unless another process has the SQLite file open, or
-// the Inspection reports why: a Schema later than Known, Standby, or ReadOnly.
+// Inspect returns an error if Open would fail. It returns none if another process has the SQLite
+// file open, or if the Inspection reports why: a Schema before Oldest or after Known, Standby, or
+// ReadOnly.
 //
 // After a crash of a process that had a SQLite file open, SQLite may recreate <file>-shm. The
 // file then remains, as after Open.
@@ -56,6 +58,15 @@ func Inspect(ctx context.Context, url string) (Inspection, error) {
 
 // errNoLedger means that the user may create a ledger, but none exists yet.
 var errNoLedger = fmt.Errorf("no ledger exists yet: %w", fs.ErrNotExist)
+
+// support sets the versions that Open supports.
+func (i *Inspection) support(kind string) error {
+	migrations, err := migrationsOf(kind)
+	if err == nil {
+		i.Oldest, i.Known = supported(migrations)
+	}
+	return err
+}
 
 // read reads what every kind of database has, given the version of the schema.
 func (i *Inspection) read(ctx context.Context, from queryer) error {

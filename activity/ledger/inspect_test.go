@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -131,7 +132,8 @@ func TestInspectSQLiteNone(t *testing.T) {
 	}
 }
 
-// Inspect reports older and later schemas, and does not change them.
+// Inspect reports older and later schemas, and does not change them. Those that Open refuses are
+// before Oldest or after Known.
 func TestInspectSchema(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Start(t)
@@ -141,18 +143,23 @@ func TestInspectSchema(t *testing.T) {
 		shut(t, open(t, url, ledger.Options{Pages: 8}))
 	}
 	conn := raw(t, url)
-	for _, version := range []int{1, 99} {
-		set := map[int]string{1: "1", 99: "99"}[version]
-		alterSQLite(t, file, `PRAGMA user_version = `+set)
-		execute(t, conn, `UPDATE ledger_version SET version = `+set)
+	setVersion := func(version string) {
+		t.Helper()
+		alterSQLite(t, file, `PRAGMA user_version = `+version)
+		execute(t, conn, `UPDATE ledger_version SET version = `+version)
+	}
+	for version, refused := range map[string]bool{"1": true, "7": false, "99": true} {
+		setVersion(version)
 		for range 2 {
 			for _, url := range []string{"sqlite:" + file, url} {
-				if i := inspect(t, url); i.Schema != version || i.Identity.Pages != 8 {
-					t.Errorf("%s: schema %d of %d pages, want %d of 8", i.Name, i.Schema, i.Identity.Pages, version)
+				i := inspect(t, url)
+				if fmt.Sprint(i.Schema) != version || i.Identity.Pages != 8 || (i.Schema < i.Oldest || i.Schema > i.Known) != refused {
+					t.Errorf("%s: schema %d of %d to %d, %d pages, want %s of 8 pages", i.Name, i.Schema, i.Oldest, i.Known, i.Identity.Pages, version)
 				}
 			}
 		}
 	}
+	setVersion("99")
 	// A later version may store its identity elsewhere. A known version may not.
 	alterSQLite(t, file, `DROP TABLE meta`)
 	execute(t, conn, `DROP TABLE meta`)
@@ -161,8 +168,7 @@ func TestInspectSchema(t *testing.T) {
 			t.Errorf("%+v", i)
 		}
 	}
-	alterSQLite(t, file, `PRAGMA user_version = 1`)
-	execute(t, conn, `UPDATE ledger_version SET version = 1`)
+	setVersion("7")
 	for _, url := range []string{"sqlite:" + file, url} {
 		if i, err := ledger.Inspect(t.Context(), url); err == nil || errors.Is(err, fs.ErrNotExist) {
 			t.Errorf("%+v, %v, want an error", i, err)

@@ -35,6 +35,8 @@ var (
 	// ErrTooNew means that a later version of this package has changed the ledger's schema. This
 	// version must not write to it.
 	ErrTooNew = errors.New("ledger is too new for this program")
+	// ErrTooOld means that a version before the first release has made the ledger's schema.
+	ErrTooOld = errors.New("ledger is too old for this program")
 	// ErrKindHasData means that a declared kind is missing now, or has changed, while the ledger
 	// has rows of it.
 	ErrKindHasData = errors.New("kind has data")
@@ -221,10 +223,10 @@ func newLedger(name string, id Identity, db database, sql dialect, shared bool) 
 // server is down. Later calls reconnect. The server releases the locks of a process that hangs or
 // is cut off after about a second.
 //
-// Open wraps ErrInUse, ErrPagesDiffer or ErrTooNew, and beside a process of version 0.1 with a page
-// cache ErrSettingsDiffer. It also returns an error if the url names something that is not a
-// ledger, is damaged, or is not writable. Open never writes to a SQLite file of another program. No
-// error shows the password.
+// Open wraps ErrInUse, ErrPagesDiffer, ErrTooNew or ErrTooOld, and beside a process of version 0.1
+// with a page cache ErrSettingsDiffer. It also returns an error if the url names something that is
+// not a ledger, is damaged, or is not writable. Open never writes to a SQLite file of another
+// program. No error shows the password.
 func Open(ctx context.Context, url string, o Options) (*Ledger, error) {
 	if err := o.validate(); err != nil {
 		return nil, fmt.Errorf("open ledger: %w", err)

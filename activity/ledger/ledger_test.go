@@ -8,6 +8,7 @@ import (
 )
 
 func TestSQLite(t *testing.T) {
+	t.Parallel()
 	ledgertest.Run(t, func(t *testing.T) string { return freshFile(t) })
 }
 

@@ -3,11 +3,8 @@ package ledger
 import (
 	"errors"
 	"fmt"
-	"io/fs"
-	"slices"
 	"strings"
 	"testing"
-	"testing/fstest"
 	"time"
 )
 
@@ -25,61 +22,80 @@ func TestMigrate(t *testing.T) {
 		must(t, err)
 		return version, tables
 	}
-	migrations := fstest.MapFS{
-		"0001_a.sql": {Data: []byte(`CREATE TABLE a (x); CREATE TABLE aa (x);`)},
-		"0002_b.sql": {Data: []byte(`CREATE TABLE b (x); -- a comment at the end`)},
-		"0003_c.sql": {Data: []byte(`CREATE TABLE c (x); CREATE TABLE a (y);`)},
-		"README.md":  {Data: []byte(`not SQL`)},
+	migrations := []migration{
+		{"0004_a.sql", `CREATE TABLE a (x); CREATE TABLE aa (x);`, 4},
+		{"0005_b.sql", `CREATE TABLE b (x); -- a comment at the end`, 5},
+		{"0006_c.sql", `CREATE TABLE c (x); CREATE TABLE a (y);`, 6},
 	}
-	for _, c := range []struct{ before, version, tables int }{{0, 0, 0}, {1, 2, 3}} {
-		must(t, migrate(t.Context(), db, only(t, migrations, c.before)))
+	for _, c := range []struct{ before, version, tables int }{{0, 0, 0}, {1, 5, 3}} {
+		if c.before > 0 {
+			must(t, migrate(t.Context(), db, migrations[:c.before]))
+		}
 		err = migrate(t.Context(), db, migrations)
-		if err == nil || !strings.Contains(err.Error(), "0003_c.sql") {
-			t.Errorf("error %v, want one naming 0003_c.sql", err)
+		if err == nil || !strings.Contains(err.Error(), "0006_c.sql") {
+			t.Errorf("error %v, want one naming 0006_c.sql", err)
 		}
 		if version, tables := version(); version != c.version || tables != c.tables {
 			t.Errorf("version %d with %d tables, want %d with %d", version, tables, c.version, c.tables)
 		}
 	}
-	migrations["0003_c.sql"].Data = []byte(`CREATE TABLE c (x);`)
+	migrations[2].script = `CREATE TABLE c (x);`
 	for range 2 {
 		must(t, migrate(t.Context(), db, migrations))
-		if version, tables := version(); version != 3 || tables != 4 {
-			t.Errorf("version %d with %d tables, want 3 with 4", version, tables)
+		if version, tables := version(); version != 6 || tables != 4 {
+			t.Errorf("version %d with %d tables, want 6 with 4", version, tables)
 		}
 	}
 }
 
-func TestTooNew(t *testing.T) {
+// TestUnsupported opens ledgers with the schema of a later version, and of one before the first
+// release.
+func TestUnsupported(t *testing.T) {
 	file := temporary(t)
 	l := openFile(t, file, Options{})
-	execute(t, l, `PRAGMA user_version = 99`)
+	oldest, latest := supported(migrationsFor(t, "sqlite"))
 	must(t, l.Close())
-	_, err := Open(t.Context(), "sqlite:"+file, Options{})
-	if !errors.Is(err, ErrTooNew) {
-		t.Fatalf("error %v, want ErrTooNew", err)
-	}
-	for _, part := range []string{file, "99", "1"} {
-		if !strings.Contains(err.Error(), part) {
-			t.Errorf("error %q does not name %s", err, part)
+	for version, c := range map[int]struct {
+		want  error
+		names []string
+	}{
+		latest + 1: {ErrTooNew, []string{file, fmt.Sprint(latest + 1), fmt.Sprint("at most ", latest)}},
+		oldest - 1: {ErrTooOld, []string{file, fmt.Sprint(oldest - 1), fmt.Sprint("at least ", oldest), "start version 0.1.0"}},
+		1:          {ErrTooOld, []string{file, "1", fmt.Sprint("at least ", oldest), "start version 0.1.0"}},
+	} {
+		setVersion(t, file, version)
+		_, err := Open(t.Context(), "sqlite:"+file, Options{})
+		if !errors.Is(err, c.want) {
+			t.Errorf("version %d: error %v, want %v", version, err, c.want)
+			continue
+		}
+		for _, part := range c.names {
+			if !strings.Contains(err.Error(), part) {
+				t.Errorf("error %q does not name %s", err, part)
+			}
+		}
+		if now := queryFile(file)(t, `PRAGMA user_version`); number(now[0][0]) != int64(version) {
+			t.Errorf("version %v after a refusal, want %d", now, version)
 		}
 	}
+	setVersion(t, file, latest)
+	openFile(t, file, Options{})
 }
 
-// only returns the first of the migrations.
-func only(t *testing.T, migrations fs.FS, versions int) fs.FS {
+func setVersion(t *testing.T, file string, version int) {
 	t.Helper()
-	files, err := fs.Glob(migrations, "*.sql")
-	if err != nil || len(files) <= versions {
-		t.Fatalf("migrations %v, %v", files, err)
-	}
-	first := fstest.MapFS{}
-	for _, file := range files[:versions] {
-		script, err := fs.ReadFile(migrations, file)
-		must(t, err)
-		first[file] = &fstest.MapFile{Data: script}
-	}
-	return first
+	db, err := connect(file, writerParameters, 1)
+	must(t, err)
+	defer db.Close()
+	_, err = db.ExecContext(t.Context(), fmt.Sprint(`PRAGMA user_version = `, version))
+	must(t, err)
+}
+
+func migrationsFor(t *testing.T, kind string) []migration {
+	t.Helper()
+	all, err := migrationsOf(kind)
+	must(t, err)
+	return all
 }
 
 func execute(t *testing.T, l *Ledger, script string) {
@@ -146,36 +162,14 @@ func TestIdentityDamaged(t *testing.T) {
 	}
 }
 
-// TestMigrationNames checks that the order of the names is the order of the numbers.
-func TestMigrationNames(t *testing.T) {
-	for _, kind := range []string{"sqlite", "postgres"} {
-		files, err := fs.Glob(migrationsOf(kind), "*.sql")
-		if err != nil || len(files) == 0 {
-			t.Fatalf("migrations %v, %v", files, err)
-		}
-		for i, file := range files {
-			var number int
-			if _, err := fmt.Sscanf(file, "%04d_", &number); err != nil || number != i+1 {
-				t.Errorf("migration %d is named %s", i+1, file)
+// TestMigrationVersions checks that the first migration leads to the version of release 0.1.0, and
+// each later one to the next version.
+func TestMigrationVersions(t *testing.T) {
+	for kind, released := range map[string]int{"sqlite": 7, "postgres": 6} {
+		for i, m := range migrationsFor(t, kind) {
+			if m.version != released+i {
+				t.Errorf("migration %d of %s is %s, want version %d", i+1, kind, m.file, released+i)
 			}
 		}
-	}
-}
-
-// A ledger from before rows could end keeps its rows, which may end from now on.
-func TestMigrateFirst(t *testing.T) {
-	l := openFile(t, sqliteOf(t, 1, `
-		INSERT INTO meta VALUES ('incarnation', '5'), ('seed', '6'), ('pages', '1');
-		INSERT INTO pages VALUES (0, 7, 1000);
-		INSERT INTO entries VALUES (1, 'u', 'mute', 't', 42)`), Options{})
-	row := Row{Hash: unstored(1), Owner: "u", Kind: "mute", Target: "t", Since: time.UnixMicro(42).UTC()}
-	if rows, s, err := l.Snapshot(t.Context(), 0); err != nil || s.Sequence != 7 || !slices.Equal(rows, []Row{row}) {
-		t.Errorf("%v at %d, %v, want %v at 7", rows, s.Sequence, err, row)
-	}
-	row.Until = time.UnixMicro(50).UTC()
-	_, err := l.Record(t.Context(), time.UnixMicro(44), []Change{{Rows: []Row{row}}})
-	must(t, err)
-	if rows, err := l.Ended(t.Context(), time.UnixMicro(50), 9); err != nil || !slices.Equal(rows, []Row{row}) {
-		t.Errorf("ended %v, %v, want %v", rows, err, row)
 	}
 }

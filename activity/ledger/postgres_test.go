@@ -19,6 +19,7 @@ import (
 
 // TestPostgres runs, on one server, all tests that do not harm the server.
 func TestPostgres(t *testing.T) {
+	t.Parallel()
 	server := pgtest.Start(t)
 	t.Run("Suite", func(t *testing.T) {
 		ledgertest.Run(t, func(*testing.T) string { return patient(server.Schema()) })
@@ -29,7 +30,7 @@ func TestPostgres(t *testing.T) {
 		"OpenTogether":              on.testOpenTogether,
 		"Schemas":                   on.testSchemas,
 		"Encoding":                  on.testEncoding,
-		"TooNew":                    on.testTooNew,
+		"Unsupported":               on.testUnsupported,
 		"Replaced":                  on.testReplaced,
 		"Locked":                    on.testLocked,
 		"Starved":                   on.testStarved,
@@ -256,13 +257,18 @@ func (server shared) testEncoding(t testing.TB) {
 	}
 }
 
-func (server shared) testTooNew(t testing.TB) {
+// testUnsupported opens ledgers with the schema of a later version, and of one before the first
+// release.
+func (server shared) testUnsupported(t testing.TB) {
 	url := server.Schema()
 	shut(t, open(t, url, ledger.Options{}))
-	execute(t, raw(t, url), `UPDATE ledger_version SET version = 99`)
-	_, err := ledger.Open(t.Context(), url, ledger.Options{})
-	if !errors.Is(err, ledger.ErrTooNew) || !strings.Contains(err.Error(), "99") || !strings.Contains(err.Error(), server.Addr()) {
-		t.Errorf("error %v, want ErrTooNew naming the version and the server", err)
+	conn := raw(t, url)
+	for version, want := range map[string]error{"99": ledger.ErrTooNew, "5": ledger.ErrTooOld} {
+		execute(t, conn, `UPDATE ledger_version SET version = `+version)
+		_, err := ledger.Open(t.Context(), url, ledger.Options{})
+		if !errors.Is(err, want) || !strings.Contains(err.Error(), "version "+version) || !strings.Contains(err.Error(), server.Addr()) {
+			t.Errorf("error %v, want %v naming the version and the server", err, want)
+		}
 	}
 }
 

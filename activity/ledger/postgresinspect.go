@@ -10,7 +10,9 @@ import (
 
 func (u postgresURL) inspect(ctx context.Context, i *Inspection) error {
 	i.Engine = "PostgreSQL"
-	i.Known = versions(migrationsOf("postgres"))
+	if err := i.support("postgres"); err != nil {
+		return err
+	}
 	conn, err := connectAny(ctx, u.config.ConnConfig)
 	if err != nil {
 		return err

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
-	"io/fs"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -14,7 +13,9 @@ import (
 // prepare migrates the schema and reads the ledger's identity, on its own connection. A lock makes
 // concurrent processes do so one after another.
 func (d *postgresDatabase) prepare(ctx context.Context, u postgresURL, o Options) error {
-	conn, err := connectWithRetry(ctx, u.config.ConnConfig)
+	config := u.config.ConnConfig.Copy()
+	config.DefaultQueryExecMode = pgx.QueryExecModeExec // no statement runs twice
+	conn, err := connectWithRetry(ctx, config)
 	if err != nil {
 		return err
 	}
@@ -31,9 +32,6 @@ func (d *postgresDatabase) prepare(ctx context.Context, u postgresURL, o Options
 	if _, err := conn.Exec(ctx, `SELECT pg_advisory_lock($1)`, migrationLock(u.schema)); err != nil {
 		return fmt.Errorf("wait for other processes that open the ledger: %w", err)
 	}
-	if err := createSchema(ctx, conn, u.schema); err != nil {
-		return err
-	}
 	var cached bool
 	if err := conn.QueryRow(ctx, cachedSQL, settingsKey(u.schema), int64(pageCache)).Scan(&cached); err != nil {
 		return fmt.Errorf("look for processes with a page cache: %w", err)
@@ -41,7 +39,11 @@ func (d *postgresDatabase) prepare(ctx context.Context, u postgresURL, o Options
 	if cached { // after a migration, it could not start again
 		return fmt.Errorf("%w: another process has a page cache: stop all with --page-cache first", ErrSettingsDiffer)
 	}
-	if err := migratePostgres(ctx, conn, migrationsOf("postgres")); err != nil {
+	migrations, err := migrationsOf("postgres")
+	if err != nil {
+		return err
+	}
+	if err := migratePostgres(ctx, conn, u.schema, migrations); err != nil {
 		return err
 	}
 	err = pgx.BeginTxFunc(ctx, conn, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) (err error) {
@@ -110,11 +112,11 @@ func (u postgresURL) checkServer(ctx context.Context, conn *pgx.Conn) error {
 
 // createSchema creates the schema if it does not exist. CREATE SCHEMA IF NOT EXISTS would
 // require the right to create it even if it exists.
-func createSchema(ctx context.Context, conn *pgx.Conn, schema string) error {
+func createSchema(ctx context.Context, tx pgx.Tx, schema string) error {
 	var found bool
-	err := conn.QueryRow(ctx, `SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = $1)`, schema).Scan(&found)
+	err := tx.QueryRow(ctx, `SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = $1)`, schema).Scan(&found)
 	if err == nil && !found {
-		_, err = conn.Exec(ctx, `CREATE SCHEMA `+pgx.Identifier{schema}.Sanitize())
+		_, err = tx.Exec(ctx, `CREATE SCHEMA `+pgx.Identifier{schema}.Sanitize())
 	}
 	if err != nil {
 		return fmt.Errorf("create schema: %w", err)
@@ -122,8 +124,8 @@ func createSchema(ctx context.Context, conn *pgx.Conn, schema string) error {
 	return nil
 }
 
-// migratePostgres brings the schema up to date.
-func migratePostgres(ctx context.Context, conn *pgx.Conn, migrations fs.FS) error {
+// migratePostgres brings the schema up to date. It creates the schema with its tables.
+func migratePostgres(ctx context.Context, conn *pgx.Conn, schema string, migrations []migration) error {
 	var version int
 	var made bool
 	err := conn.QueryRow(ctx, `SELECT to_regclass('ledger_version') IS NOT NULL`).Scan(&made)
@@ -135,6 +137,11 @@ func migratePostgres(ctx context.Context, conn *pgx.Conn, migrations fs.FS) erro
 	}
 	return applyMigrations(migrations, version, func(all []migration) error {
 		return pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
+			if !made {
+				if err := createSchema(ctx, tx, schema); err != nil {
+					return err
+				}
+			}
 			return applyEach(all, func(m migration) error {
 				// Only the simple protocol runs several statements at once.
 				if _, err := tx.Conn().PgConn().Exec(ctx, m.script).ReadAll(); err != nil {

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -19,6 +20,7 @@ func openPostgresTest(t *testing.T, url string) *postgresDatabase {
 
 // TestPostgresSessions checks the settings that make commits durable and end hanging sessions.
 func TestPostgresSessions(t *testing.T) {
+	t.Parallel()
 	s := pgtest.Start(t, "synchronous_commit=off")
 	for _, c := range []struct {
 		parameters string
@@ -27,6 +29,7 @@ func TestPostgresSessions(t *testing.T) {
 		{"", map[string]string{
 			"synchronous_commit": "on", "statement_timeout": "5s", "lock_timeout": "3s",
 			"idle_in_transaction_session_timeout": "1s", "client_encoding": "UTF8", "application_name": "feedfilter",
+			"plan_cache_mode": "force_generic_plan",
 		}},
 		{"&synchronous_commit=remote_apply&lock_timeout=1min&client_encoding=LATIN1&application_name=x", map[string]string{
 			"synchronous_commit": "remote_apply", "statement_timeout": "5s", "lock_timeout": "1min",
@@ -102,6 +105,7 @@ func seeks() []seek {
 // to sort or filter them. The planner knows nothing of the tables, as at first, or that they are
 // small. Plans are made with and without the values.
 func TestPostgresPlans(t *testing.T) {
+	t.Parallel()
 	s := pgtest.Start(t, "autovacuum=off")
 	d := openPostgresTest(t, s.Schema())
 	conn, err := d.pool.Acquire(t.Context())
@@ -138,13 +142,35 @@ func TestPostgresPlans(t *testing.T) {
 	}
 }
 
+// TestPostgresPlansOnce checks that a connection makes no new plans for the values of a call.
+func TestPostgresPlansOnce(t *testing.T) {
+	t.Parallel()
+	s := pgtest.Start(t)
+	l := openURL(t, s.Schema()+"&pool_max_conns=1", Options{Pages: 16})
+	const calls = 10
+	for i := range calls {
+		row := Row{Hash: uint64(i) << 60, Owner: "u", Kind: "hide", Target: fmt.Sprint(i)}
+		_, err := l.Record(t.Context(), time.UnixMicro(0), []Change{{Rows: []Row{row}}, {Rows: []Row{row}, Remove: true}})
+		must(t, err)
+		_, err = l.Lookup(t.Context(), LookupQuery{Hash: row.Hash, Owner: "u", Items: []Item{{"hide", "0"}, {"hide", "1"}}})
+		must(t, err)
+	}
+	var generic, custom int
+	err := l.db.(*postgresDatabase).pool.QueryRow(t.Context(), `SELECT sum(generic_plans), sum(custom_plans) FROM pg_prepared_statements
+		WHERE statement LIKE '%entries%'`).Scan(&generic, &custom)
+	if err != nil || generic < 2*calls || custom > 0 {
+		t.Errorf("%d plans without and %d with the values of a call, %v, want no plan with them", generic, custom, err)
+	}
+}
+
 // TestPostgresPollPlans checks that a poll reads changed pages by the index of changes, and that
 // the first poll reads all pages without an index. There are many pages, whether the planner
 // knows it or not.
 func TestPostgresPollPlans(t *testing.T) {
+	t.Parallel()
 	s := pgtest.Start(t, "autovacuum=off")
 	d := openPostgresTest(t, s.Schema())
-	conn, err := d.pool.Acquire(t.Context())
+	conn, err := d.polls.Acquire(t.Context())
 	must(t, err)
 	defer conn.Release()
 	for _, statement := range []string{
@@ -154,15 +180,18 @@ func TestPostgresPollPlans(t *testing.T) {
 		_, err := conn.Exec(t.Context(), statement)
 		must(t, err)
 		for _, c := range []struct{ sql, from, running, index string }{
-			{changedPagesSQL, "200001", "{}", "pages_changed"},
-			{changedPagesSQL, "200001", "{199990,199995}", "pages_changed"},
-			{changedOwnersSQL, "10001", "{}", "owners_changed"},
-			{changedOwnersSQL, "10001", "{9990,9995}", "owners_changed"},
+			{changedPagesSQL, "200001", ", '{}'", "pages_changed"},
+			{changedPagesSQL, "200001", ", '{199990,199995}'", "pages_changed"},
+			{changedOwnersSQL, "10001", ", '{}'", "owners_changed"},
+			{changedOwnersSQL, "10001", ", '{9990,9995}'", "owners_changed"},
 		} {
-			sql := strings.NewReplacer("$1", c.from, "$2", "'"+c.running+"'").Replace(c.sql)
-			plan := explain(t, conn.Conn(), sql)
+			_, err := conn.Exec(t.Context(), "PREPARE poll AS "+c.sql)
+			must(t, err)
+			plan := explain(t, conn.Conn(), fmt.Sprintf("EXECUTE poll (%s%s)", c.from, c.running))
+			_, err = conn.Exec(t.Context(), "DEALLOCATE poll")
+			must(t, err)
 			if found := indexes(plan); !slices.Equal(found, []string{c.index}) || strings.Contains(plan, "Seq Scan") {
-				t.Errorf("%s\nreads by %q, want %q:\n%s", sql, found, c.index, plan)
+				t.Errorf("%s\nreads by %q, want %q:\n%s", c.sql, found, c.index, plan)
 			}
 		}
 		for _, sql := range []string{everyPageSQL, everyOwnerSQL} {

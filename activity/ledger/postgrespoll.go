@@ -83,6 +83,9 @@ func (d *postgresDatabase) newPolls(ctx context.Context, config *pgxpool.Config)
 		if err := check(ctx, conn); err != nil {
 			return err
 		}
+		if _, err := conn.Exec(ctx, planForValuesSQL); err != nil {
+			return fmt.Errorf("set the session's parameters: %w", err)
+		}
 		h, err := d.readHistory(ctx, conn)
 		if err != nil {
 			return fmt.Errorf("read the server's timeline: %w", err)

@@ -49,6 +49,9 @@ const (
 	historySQL = `SELECT coalesce((SELECT system_identifier FROM pg_control_system()) || '/' ||
 		CASE WHEN NOT pg_is_in_recovery() THEN left(pg_walfile_name(pg_current_wal_lsn()), 8) END, '')`
 
+	// planForValuesSQL undoes the setting of sessionParameters.
+	planForValuesSQL = `SET plan_cache_mode = auto`
+
 	// changedPagesSQL reads pages, and changedOwnersSQL users with dedicated pages, in the
 	// transaction of pollSQL. $1 is the greatest transaction that the poll to continue from has seen,
 	// and $2 those before it that it saw running. So what it has seen is not read again, however

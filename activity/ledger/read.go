@@ -11,8 +11,13 @@ import (
 	"time"
 )
 
-// rowsAtOnce is the number of rows that EachRow passes on at a time.
-const rowsAtOnce = 10_000
+const (
+	// rowsAtOnce is the number of rows that EachRow passes on at a time.
+	rowsAtOnce = 10_000
+	// fewRows is the number of rows that EachRow has room for at first. Most pages have fewer, and
+	// room for rowsAtOnce takes 1.2 MB, which must be cleared and collected for each page.
+	fewRows = 256
+)
 
 // Keys returns all rows of a page without their times, in order of hash, owner, kind, target, and
 // the state of the page. Both are from one snapshot. They include ended rows that were not removed
@@ -43,7 +48,7 @@ func (l *Ledger) Keys(ctx context.Context, page uint32) ([]Row, PageState, error
 // unwrapped.
 func (l *Ledger) EachRow(ctx context.Context, page uint32, each func(rows []Row) error) (PageState, error) {
 	var failed error // by each
-	rows := make([]Row, 0, rowsAtOnce)
+	rows := make([]Row, 0, fewRows)
 	pass := func() error {
 		failed = each(rows)
 		rows = rows[:0]
@@ -51,6 +56,9 @@ func (l *Ledger) EachRow(ctx context.Context, page uint32, each func(rows []Row)
 	}
 	s, err := ofPage(ctx, l, "each_row", "read page %d in parts", page, func(ctx context.Context) (PageState, error) {
 		s, err := l.db.eachRow(ctx, page, func(r Row) error {
+			if len(rows) == fewRows {
+				rows = slices.Grow(rows, rowsAtOnce-len(rows))
+			}
 			if rows = append(rows, r); len(rows) < rowsAtOnce {
 				return nil
 			}

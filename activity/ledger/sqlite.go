@@ -19,7 +19,7 @@ import (
 )
 
 const (
-	// applicationID marks a SQLite file as a ledger. Migration 1 sets it.
+	// applicationID marks a SQLite file as a ledger. The first migration sets it.
 	applicationID = 0x6661766c
 
 	// Parameters of a connection. FULL syncs the write-ahead log at each commit, which makes the
@@ -106,7 +106,11 @@ func (d *sqliteDatabase) start(ctx context.Context, o Options) error {
 	if err := useWriteAheadLog(ctx, d.writer); err != nil {
 		return err
 	}
-	if err := migrate(ctx, d.writer, migrationsOf("sqlite")); err != nil {
+	migrations, err := migrationsOf("sqlite")
+	if err != nil {
+		return err
+	}
+	if err := migrate(ctx, d.writer, migrations); err != nil {
 		return err
 	}
 	err = inTransaction(ctx, d.writer, func(tx *sql.Tx) error {
@@ -254,7 +258,7 @@ func syncDirectory(directory string) error {
 }
 
 // migrate brings the schema up to date.
-func migrate(ctx context.Context, db *sql.DB, migrations fs.FS) error {
+func migrate(ctx context.Context, db *sql.DB, migrations []migration) error {
 	version, err := readNumber(ctx, sqliteQueries{on: db}, `PRAGMA user_version`)
 	if err != nil {
 		return fmt.Errorf("read schema version: %w", err)

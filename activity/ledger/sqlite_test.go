@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -185,6 +186,24 @@ func checkRows(t *testing.T, l *Ledger, want int) {
 	rows, s, err := l.Snapshot(t.Context(), 0)
 	if err != nil || len(rows) != want || s.Sequence != uint64(min(1, want)) {
 		t.Errorf("%d rows at sequence %d, %v, want %d rows", len(rows), s.Sequence, err, want)
+	}
+}
+
+// TestSmallPage checks that EachRow allocates little for a page of few rows.
+func TestSmallPage(t *testing.T) {
+	const reads, most = 20, 200_000
+	l := openFile(t, temporary(t), Options{Pages: 1})
+	_, err := l.Record(t.Context(), time.Time{}, numbered(3))
+	must(t, err)
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	for range reads {
+		_, err := l.EachRow(t.Context(), 0, func([]Row) error { return nil })
+		must(t, err)
+	}
+	runtime.ReadMemStats(&after)
+	if each := (after.TotalAlloc - before.TotalAlloc) / reads; each > most {
+		t.Errorf("a read of 3 rows allocates %d bytes, want at most %d", each, most)
 	}
 }
 

@@ -24,7 +24,9 @@ func (f sqliteFile) inspect(ctx context.Context, i *Inspection) error {
 	}
 	i.Name = file
 	i.Engine, i.Clock = "SQLite", time.Now()
-	i.Known = versions(migrationsOf("sqlite"))
+	if err := i.support("sqlite"); err != nil {
+		return err
+	}
 	// Without a write-ahead log no process has the file open, and SQLite would create a log to
 	// read it.
 	if !i.hasLog() {

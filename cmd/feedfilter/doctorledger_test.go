@@ -50,7 +50,9 @@ func TestDoctorSQLite(t *testing.T) {
 	g.want(t, "ledger", "fail", "64 pages, but --pages is 128", "--pages 64")
 	must(t, l.Close())
 
-	for version, want := range map[string][]string{"1": {"warn", "the service migrates it"}, "99": {"fail", "Use the version"}} {
+	for version, want := range map[string][]string{
+		"1": {"fail", "Start version 0.1.0"}, "7": {"warn", "the service migrates it"}, "99": {"fail", "Use the version"},
+	} {
 		db, err := sql.Open("sqlite", file)
 		must(t, err)
 		if _, err := db.ExecContext(t.Context(), "PRAGMA user_version = "+version); err != nil {

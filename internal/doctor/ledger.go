@@ -112,6 +112,9 @@ func (d *doctor) judgeLedger(i ledger.Inspection) finding {
 	case i.Schema > i.Known:
 		return fail(fmt.Sprintf("%s, this program supports at most %d", found, i.Known),
 			"Use the version of feedfilter that migrated the ledger, or a later one.")
+	case i.Schema < i.Oldest:
+		return fail(fmt.Sprintf("%s, this program supports at least %d", found, i.Oldest),
+			"Start version 0.1.0 on it once, which migrates it.")
 	case has.Current != 0 && !slices.Contains([]uint32{0, created, has.Current, has.Building, has.Leaving}, d.Pages):
 		return fail(fmt.Sprintf("%s, but --pages is %d", found, d.Pages), fmt.Sprintf("Remove --pages, or give --pages %d.", now))
 	case i.Engine == "PostgreSQL" && !i.Fsync:

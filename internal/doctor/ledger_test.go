@@ -18,7 +18,7 @@ import (
 func TestJudgesLedger(t *testing.T) {
 	t.Parallel()
 	sound := ledger.Inspection{
-		Engine: "PostgreSQL", Version: "15.4", Name: "h/d", Schema: 9, Known: 9, Fsync: true, FullPageWrites: true, SynchronousCommit: "local",
+		Engine: "PostgreSQL", Version: "15.4", Name: "h/d", Schema: 9, Oldest: 9, Known: 9, Fsync: true, FullPageWrites: true, SynchronousCommit: "local",
 	}
 	for says, alter := range map[string]func(*ledger.Inspection){
 		"ok PostgreSQL 15.4, h/d; schema version 9": func(*ledger.Inspection) {},
@@ -27,6 +27,7 @@ func TestJudgesLedger(t *testing.T) {
 		"warn ; synchronous_commit is off":          func(i *ledger.Inspection) { i.SynchronousCommit = "off" },
 		"warn , latest is 10":                       func(i *ledger.Inspection) { i.Known = 10 },
 		"fail , this program supports at most 8":    func(i *ledger.Inspection) { i.Known = 8 },
+		"fail , this program supports at least 10":  func(i *ledger.Inspection) { i.Oldest, i.Known = 10, 11 },
 		"fail , a standby":                          func(i *ledger.Inspection) { i.Standby, i.ReadOnly = true, true },
 		"fail , read only":                          func(i *ledger.Inspection) { i.ReadOnly, i.Fsync = true, false },
 		"fail , but the user may not change":        func(i *ledger.Inspection) { i.Denied = true },

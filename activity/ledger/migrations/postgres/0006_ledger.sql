@@ -1,4 +1,6 @@
--- How many of these files have been applied.
+-- The tables of release 0.1.0. Each later file leads from the version before it to its own.
+
+-- The version of these tables: the number of the last file that was run.
 CREATE TABLE ledger_version (version bigint NOT NULL);
 INSERT INTO ledger_version VALUES (0);
 
@@ -8,26 +10,54 @@ CREATE TABLE meta (
     value text NOT NULL
 );
 
+-- The numbers of pages that users share: the current layout, and the next or the previous one.
+-- Writers lock the table in a shared mode. A change of the layouts excludes all of them.
+CREATE TABLE layouts (
+    pages bigint PRIMARY KEY,
+    state text   NOT NULL UNIQUE CHECK (state IN ('building', 'current', 'leaving'))
+);
+
 -- Where each page has to stand. A page that never changed has no row, or one
 -- of sequence 0. Writers lock the rows of their pages, in order of page.
 CREATE TABLE pages (
     page     bigint PRIMARY KEY,
     sequence bigint NOT NULL,
-    changed  bigint NOT NULL -- the transaction that set the sequence: pg_current_xact_id()
+    changed  bigint NOT NULL,          -- the transaction that set the sequence: pg_current_xact_id()
+    left_at  bigint NOT NULL DEFAULT 0 -- the sequence with which a user last left the page
 );
 CREATE INDEX pages_changed ON pages (changed);
+
+-- Users with a dedicated page. The hash is stored as in entries. All rows of the hash are on that
+-- page. For changed see the table pages. A writer of a row must hold the lock on the row of the
+-- user's shared page in pages.
+CREATE TABLE owners (
+    hash    bigint PRIMARY KEY,
+    page    bigint NOT NULL UNIQUE CHECK (page BETWEEN 2147483648 AND 4294967295),
+    changed bigint NOT NULL DEFAULT 0
+);
+CREATE INDEX owners_changed ON owners (changed);
+
+-- The kinds of rows that were declared last. Rows of others may be there.
+CREATE TABLE kinds (
+    name    text COLLATE "C" PRIMARY KEY,
+    reverse text COLLATE "C" NOT NULL, -- the kind of the rows in the target's page; '': there are none
+    users   boolean NOT NULL           -- whether targets are users
+);
 
 -- One row a key. hash is the owner's 64-bit hash with the top bit flipped, so
 -- that signed order is the hash's unsigned order. The rows of a page are one
 -- range of the primary key. With 16 pages or more, a page is in one
 -- partition. Text is told apart and ordered byte by byte.
 CREATE TABLE entries (
-    hash   bigint NOT NULL,
-    owner  text COLLATE "C" NOT NULL,
-    kind   text COLLATE "C" NOT NULL,
-    target text COLLATE "C" NOT NULL,
-    since  bigint NOT NULL, -- microseconds since 1970, UTC
-    until  bigint,          -- the same; NULL: it does not end
+    hash        bigint NOT NULL,
+    owner       text COLLATE "C" NOT NULL,
+    kind        text COLLATE "C" NOT NULL,
+    target      text COLLATE "C" NOT NULL,
+    since       bigint NOT NULL, -- microseconds since 1970, UTC
+    until       bigint,          -- the same; NULL: it does not end
+    -- The hash of the target, stored like hash, if the target is a user
+    -- whose page has no row that stands for this one; NULL otherwise.
+    target_hash bigint,
     PRIMARY KEY (hash, owner, kind, target)
 ) PARTITION BY RANGE (hash);
 CREATE TABLE entries_00 PARTITION OF entries FOR VALUES FROM (MINVALUE) TO (-8070450532247928832);
@@ -55,6 +85,9 @@ CREATE INDEX entries_newest ON entries (hash, owner, kind, since DESC, target) I
 
 -- Rows that have ended, those that ended first first.
 CREATE INDEX entries_until ON entries (until, hash, owner, kind, target) WHERE until IS NOT NULL;
+
+-- Rows that name a user. The others are not in it.
+CREATE INDEX entries_naming ON entries (target_hash, target, hash, owner, kind) WHERE target_hash IS NOT NULL;
 
 -- How far resumable imports have come.
 CREATE TABLE checkpoints (
