@@ -2,6 +2,9 @@ package activity
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"slices"
@@ -48,6 +51,13 @@ func (r *Recorder) Follow(
 		return nil, err
 	}
 	return &Source{Lease: lease, r: r}, nil
+}
+
+// LedgerID returns a short text that tells the ledger from others. It stays the same for the life of
+// the ledger, restores included.
+func (r *Recorder) LedgerID() string {
+	hash := sha256.Sum256(binary.BigEndian.AppendUint64(nil, r.ledger.Identity().Seed))
+	return hex.EncodeToString(hash[:4])
 }
 
 // Release makes a kind of a source ordinary again. See [ledger.Ledger.Unfollow].

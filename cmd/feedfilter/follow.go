@@ -27,7 +27,7 @@ const stoppedPause = time.Minute
 type sourceFlags struct {
 	Source     string `help:"${source}" placeholder:"URL"`
 	SourceName string `default:"app"    help:"${source_name}" placeholder:"NAME"`
-	OnError    string `default:"stop"   enum:"stop,skip"      help:"${source_error}" placeholder:"WHAT"`
+	OnError    string `default:"skip"   enum:"skip,stop"      help:"${source_error}" placeholder:"WHAT"`
 }
 
 // check returns the mistakes in the flags. tables is the file of tables, in the flag.

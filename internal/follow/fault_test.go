@@ -98,7 +98,7 @@ func TestFollowInvalidRows(t *testing.T) {
 	stopped, _ := a.run(a.follower("two"))
 	a.reached()
 	a.exec(insert, long)
-	if err := stopped(); err == nil || !strings.Contains(err.Error(), "Mutes") || !strings.Contains(err.Error(), "--on-error skip") {
+	if err := stopped(); err == nil || !strings.Contains(err.Error(), "Mutes") || !strings.Contains(err.Error(), "without --on-error stop") {
 		t.Fatalf("the stream has an id of 300 bytes: %v", err)
 	}
 	f := a.follower("three")

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -115,7 +116,10 @@ func New(r *activity.Recorder, o Options) *Follower {
 	o.Log = o.Log.With("source_name", o.Name)
 	f := &Follower{
 		Options: o, recorder: r, fingerprint: o.Tables.fingerprint(o.Kinds), silence: time.Minute,
-		source: source{newMapper(o.Tables, o.Kinds), o.URL, "feedfilter_" + strings.ToLower(o.Name)},
+		source: source{mapper: newMapper(o.Tables, o.Kinds), url: o.URL, name: "feedfilter_" + strings.ToLower(o.Name)},
+	}
+	if r != nil {
+		f.ledger = r.LedgerID()
 	}
 	f.say("")
 	f.log.Store(&KeptLog{})
@@ -158,6 +162,9 @@ func (f *Follower) Run(ctx context.Context) error {
 
 // follow follows the source while this process has the lease.
 func (f *Follower) follow(ctx context.Context) error {
+	if err := f.mayLease(ctx); err != nil {
+		return err
+	}
 	src, err := f.recorder.Follow(ctx, f.Name, f.Holder, f.tables.Kinds(), leaseTime, f.Resync)
 	if err != nil {
 		if _, taken := errors.AsType[*ledger.FollowedError](err); taken {
@@ -180,6 +187,20 @@ func (f *Follower) follow(ctx context.Context) error {
 		f.Log.WarnContext(ctx, "cannot end the lease: another process has to wait for its end", "error", ended)
 	}
 	return err
+}
+
+// mayLease returns an error if another ledger follows the source under this name, for which this
+// one has no lease yet. With the lease, the kinds would be those of a source that is never read.
+func (f *Follower) mayLease(ctx context.Context) error {
+	if slices.ContainsFunc(f.recorder.Sources(), func(s ledger.Source) bool { return s.Name == f.Name }) {
+		return nil
+	}
+	conn, err := f.connect(ctx, false)
+	if err != nil {
+		return err
+	}
+	defer conn.Close(context.WithoutCancel(ctx)) //nolint:errcheck // it only read
+	return f.wantOwn(ctx, conn)
 }
 
 // renew renews the lease until ctx ends, or ends ctx when the lease is lost.
@@ -309,7 +330,7 @@ func (f *Follower) whyRead(ctx context.Context, src *activity.Source, look *pgx.
 }
 
 // correctRow is what to do about a row that is not valid.
-const correctRow = "correct the row, or skip such rows with --on-error skip"
+const correctRow = "correct the row, or skip such rows without --on-error stop"
 
 // refuse logs a row that gives an invalid activity, and returns an error that stops, or nil to skip
 // the row.

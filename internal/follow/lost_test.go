@@ -2,6 +2,7 @@ package follow
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"path/filepath"
@@ -153,6 +154,37 @@ func openLedger(t *testing.T, file string, kinds *activity.Kinds) *app {
 	must(t, err)
 	t.Cleanup(func() { a.recorder.Close(); _ = a.ledger.Close() })
 	return a
+}
+
+// Two deployments with ledgers of their own follow one database. The second is refused while it has
+// the name of the first, which goes on, and follows with a name of its own.
+func TestFollowForTwoLedgers(t *testing.T) {
+	t.Parallel()
+	a := newApp(t)
+	first := a.follower("one")
+	a.start(first)
+	a.exec(`INSERT INTO blocks (blocker_id, blocked_id) VALUES (1, 2)`)
+	a.reached()
+	other := openLedger(t, appTables, activity.BuiltinKinds())
+	other.server, other.conn = a.server, a.conn
+	err := other.follower("two").Run(t.Context())
+	if _, stop := errors.AsType[*StopError](err); !stop || !strings.Contains(err.Error(), "feedfilter_app is in use for another ledger: give this one a --source-name") {
+		t.Errorf("the second deployment: %v", err)
+	}
+	f := New(other.recorder, Options{
+		Name: "second", URL: a.server.URL(), Tables: slices.Clone(other.tables), Holder: "two", Create: true, TempDir: t.TempDir(),
+		Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
+	})
+	other.start(f)
+	other.reached()
+	a.exec(`INSERT INTO blocks (blocker_id, blocked_id) VALUES (1, 3)`)
+	for _, one := range []*app{a, other} {
+		one.reached()
+		one.wantMapped()
+	}
+	if first.Stats().Snapshots != 1 || f.Stats().Snapshots != 1 {
+		t.Errorf("%d and %d full reads, want one each", first.Stats().Snapshots, f.Stats().Snapshots)
+	}
 }
 
 // A part of a large transaction is in the ledger, and the stream begins again. The source says how

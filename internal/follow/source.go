@@ -75,6 +75,8 @@ type source struct {
 
 	url  string
 	name string // of the publication and the replication slot
+	// ledger tells the ledger that uses the slot from those of other deployments.
+	ledger string
 }
 
 // connect opens a connection whose values have the form that parseTime reads.
@@ -85,7 +87,7 @@ func (s *source) connect(ctx context.Context, replication bool) (*pgx.Conn, erro
 	}
 	c.ConnectTimeout = cmp.Or(c.ConnectTimeout, connectTimeout)
 	maps.Copy(c.RuntimeParams, map[string]string{
-		"datestyle": "ISO", "timezone": "UTC", "application_name": s.name, "statement_timeout": "0",
+		"datestyle": "ISO", "timezone": "UTC", "application_name": s.name + usedBy + s.ledger, "statement_timeout": "0",
 	})
 	if replication {
 		c.RuntimeParams["replication"] = "database"
@@ -356,9 +358,30 @@ func (s *source) dropSlot(ctx context.Context, conn *pgx.Conn) error {
 	return nil
 }
 
-// freeSlot ends the connection that uses the slot: that of a process that lost the lease.
+// usedBy is between the name of the slot and the ledger in the application_name of a connection.
+const usedBy = " of ledger "
+
+// wantOwn returns a StopError if a follower of another ledger uses the slot.
+func (s *source) wantOwn(ctx context.Context, conn *pgx.Conn) error {
+	var by string
+	err := conn.QueryRow(ctx, `SELECT coalesce(max(a.application_name), '')
+		FROM pg_replication_slots s JOIN pg_stat_activity a ON a.pid = s.active_pid WHERE s.slot_name = $1`, s.name).Scan(&by)
+	if err != nil {
+		return fmt.Errorf("look at who uses replication slot %s: %w", s.name, err)
+	}
+	if _, ledger, found := strings.Cut(by, usedBy); found && ledger != s.ledger {
+		return &StopError{fmt.Errorf("the replication slot %s is in use for another ledger: give this one a --source-name of its own", s.name)}
+	}
+	return nil
+}
+
+// freeSlot ends the connection that uses the slot: that of a process that lost the lease. It refuses
+// to end one of another ledger, whose follower would do the same in turn.
 func (s *source) freeSlot(ctx context.Context, conn *pgx.Conn) error {
 	for {
+		if err := s.wantOwn(ctx, conn); err != nil {
+			return err
+		}
 		var active bool
 		err := conn.QueryRow(ctx, `SELECT coalesce(bool_or(pg_terminate_backend(active_pid)), false) FROM pg_replication_slots
 			WHERE slot_name = $1 AND active_pid IS NOT NULL`, s.name).Scan(&active)

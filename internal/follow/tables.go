@@ -256,33 +256,40 @@ func (t *Table) of(value func(column string) *string) (*mapped, error) {
 	if !counts || !isUser || !isTarget {
 		return nil, nil //nolint:nilnil // it gives nothing
 	}
-	since, err1 := timeIn(value, t.Since)
-	until, err2 := timeIn(value, t.Until)
+	since, err1 := timeIn(value, t.Since, time.Time{})
+	until, err2 := timeIn(value, t.Until, longAgo())
 	return &mapped{item{t.Kind, user, target}, ledger.Span{Since: since, Until: until}}, cmp.Or(err1, err2)
 }
 
-// timeIn returns the time in a column; zero: there is none.
-func timeIn(value func(column string) *string, column string) (at time.Time, err error) {
+// longAgo is the end of a row that ended before all that is recorded.
+func longAgo() time.Time { return time.Unix(0, 0).UTC() }
+
+// timeIn returns the time in a column; zero: there is none, or it is infinitely late. One before
+// longAgo is returned as before: an activity that began then counts from the commit, and one that
+// ended then has ended.
+func timeIn(value func(column string) *string, column string, before time.Time) (at time.Time, err error) {
 	if column == "" {
 		return at, nil
 	}
-	if v := value(column); v != nil {
-		if at, err = parseTime(*v); err != nil {
-			err = fmt.Errorf("column %q: %w", column, err)
-		}
+	v := value(column)
+	switch {
+	case v == nil, *v == "infinity":
+		return at, nil
+	case *v == "-infinity", strings.HasSuffix(*v, " BC"):
+		return before, nil
 	}
-	return at, err
+	if at, err = parseTime(*v); err != nil {
+		return at, fmt.Errorf("column %q: %w", column, err)
+	}
+	if at.Before(longAgo()) {
+		at = before
+	}
+	return at, nil
 }
 
 // parseTime parses a timestamp as PostgreSQL prints it with datestyle ISO and time zone UTC, or as
 // Debezium does.
 func parseTime(text string) (time.Time, error) {
-	switch text {
-	case "infinity":
-		return time.Time{}, nil // no end
-	case "-infinity":
-		return time.Time{}, errors.New("-infinity is no time")
-	}
 	for _, layout := range []string{
 		"2006-01-02 15:04:05.999999999-07", "2006-01-02 15:04:05.999999999-07:00", "2006-01-02 15:04:05.999999999", "2006-01-02",
 		time.RFC3339Nano,

@@ -35,6 +35,12 @@ func TestTables(t *testing.T) {
 		{1, "account_id=1 target_account_id=2 expires_at=infinity deleted_at=f", "1 2 - -"},
 		{1, "account_id=1 target_account_id=2 expires_at=2026-01-02 deleted_at=t", ""},
 		{1, "account_id=1 target_account_id=2 expires_at=2026-01-02 deleted_at=NULL", "1 2 - 2026-01-02T00:00:00Z"},
+		{1, "account_id=1 target_account_id=2 expires_at=-infinity deleted_at=f", "1 2 - 1970-01-01T00:00:00Z"},
+		{1, "account_id=1 target_account_id=2 expires_at=0001-01-01 deleted_at=f", "1 2 - 1970-01-01T00:00:00Z"},
+		{1, "account_id=1 target_account_id=2 expires_at=0044-03-15_BC deleted_at=f", "1 2 - 1970-01-01T00:00:00Z"},
+		{0, "blocker_id=1 blocked_id=2 created_at=-infinity", "1 2 - -"},
+		{0, "blocker_id=1 blocked_id=2 created_at=infinity", "1 2 - -"},
+		{0, "blocker_id=1 blocked_id=2 created_at=1969-12-31T23:59:59+00", "1 2 - -"},
 		{2, "person_id=1 target_id=2 blocked_at=NULL", ""},
 		{2, "person_id=1 target_id=2 blocked_at=2026-01-02T00:00:00", "1 2 2026-01-02T00:00:00Z -"},
 		{3, "list_id=7 member_id=2 state=accepted", "list:7 2 - -"},
@@ -43,7 +49,7 @@ func TestTables(t *testing.T) {
 		values := make(map[string]*string)
 		for one := range strings.FieldsSeq(c.row) {
 			column, v, _ := strings.Cut(one, "=")
-			v = strings.Replace(v, "T", " ", 1)
+			v = strings.NewReplacer("T", " ", "_", " ").Replace(v)
 			if values[column] = &v; v == null {
 				values[column] = nil
 			}

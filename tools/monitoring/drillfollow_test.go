@@ -79,9 +79,9 @@ func followScenarios() []scenario {
 			mended: func(d *drill) { followed(d); d.await("feedfilter_follow_behind_bytes", is(0)) }, ends: time.Minute,
 		},
 		{
-			alert: "FeedfilterFollowSkipped", how: "A user who blocks themselves, and `--on-error skip`.",
+			alert: "FeedfilterFollowSkipped", how: "A user who blocks themselves.",
 			recovered: "The row deleted; a quarter of an hour passed.",
-			prepare:   func(d *drill) { follows(d); d.settings["on-error"] = "skip" }, busy: followed,
+			prepare:   func(d *drill) { follows(d) }, busy: followed,
 			provoke: func(d *drill) {
 				d.moves(`feedfilter_follow_changes_total{result="skipped"`, func() { d.sql(d.source.URL(), `INSERT INTO blocks VALUES (7, 7)`) })
 			},
