@@ -53,8 +53,8 @@ func (r *Recorder) Follow(
 	return &Source{Lease: lease, r: r}, nil
 }
 
-// LedgerID returns a short text that tells the ledger from others. It stays the same for the life of
-// the ledger, restores included.
+// LedgerID returns a short text that tells the ledger from others. It stays the same for the life
+// of the ledger, restores included.
 func (r *Recorder) LedgerID() string {
 	hash := sha256.Sum256(binary.BigEndian.AppendUint64(nil, r.ledger.Identity().Seed))
 	return hex.EncodeToString(hash[:4])

@@ -38,7 +38,9 @@ func EachCall() iter.Seq[int64] {
 		first, each = 1+rand.Int64N(shortEach), shortEach
 	}
 	return func(yield func(int64) bool) {
-		for at := first; yield(at); at += each {
+		at := first
+		for yield(at) {
+			at += each
 		}
 	}
 }

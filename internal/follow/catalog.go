@@ -28,27 +28,37 @@ import (
 // with DETACH and ATTACH. If it is that of the row type, which nothing changes, then the partition
 // was made as one, and all its rows are in the stream.
 const catalogSQL = `WITH
-	mapped AS (SELECT * FROM unnest($1::text[], $2::text[], $3::text[]) AS m (nspname, relname, attname)),
+	mapped AS (SELECT m.nspname, m.relname, m.attname
+		FROM unnest($1::text[], $2::text[], $3::text[]) AS m (nspname, relname, attname)),
 	roots AS (SELECT DISTINCT c.oid AS root, n.nspname, c.relname
-		FROM mapped m JOIN pg_namespace n USING (nspname) JOIN pg_class c ON c.relnamespace = n.oid AND c.relname = m.relname),
-	trees AS (SELECT root, root AS oid FROM roots UNION SELECT root, relid FROM roots, pg_partition_tree(root::regclass))
-SELECT c.oid, r.root = c.oid, c.relispartition AND c.relfilenode IN (0, c.oid)
-		AND i.xmin = (SELECT y.xmin FROM pg_type y WHERE y.oid = c.reltype), n.nspname || '.' || c.relname, concat_ws(' ', c.oid, c.relkind, c.relpersistence, c.relfilenode,
-		c.relreplident, 'secured', row_security_active(c.oid), 'of', i.inhparent, i.xmin,
-		(SELECT string_agg(concat_ws(':', a.attnum, a.attname, a.atttypid, a.atttypmod, a.attgenerated,
-				(SELECT string_agg(concat_ws('=', e.oid, e.enumlabel), ',' ORDER BY e.oid) FROM pg_enum e WHERE e.enumtypid = a.atttypid)),
-				' ' ORDER BY a.attnum)
-			FROM pg_attribute a JOIN mapped m ON m.attname = a.attname AND m.nspname = r.nspname AND m.relname = r.relname
-			WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped),
-		(SELECT concat_ws(':', 'identity', x.indexrelid, x.indkey, x.indimmediate, x.indisvalid) FROM pg_index x
-			WHERE x.indrelid = c.oid AND (c.relreplident = 'd' AND x.indisprimary OR c.relreplident = 'i' AND x.indisreplident)))
-	FROM trees t JOIN roots r USING (root) JOIN pg_class c ON c.oid = t.oid JOIN pg_namespace n ON n.oid = c.relnamespace
+		FROM mapped m JOIN pg_namespace n USING (nspname)
+			JOIN pg_class c ON c.relnamespace = n.oid AND c.relname = m.relname),
+	trees AS (SELECT root, root AS oid FROM roots
+		UNION SELECT root, relid FROM roots, pg_partition_tree(root::regclass))
+SELECT c.oid, r.root = c.oid, n.nspname || '.' || c.relname,
+		c.relispartition AND c.relfilenode IN (0, c.oid)
+			AND i.xmin = (SELECT y.xmin FROM pg_type y WHERE y.oid = c.reltype),
+		concat_ws(' ', c.oid, c.relkind, c.relpersistence, c.relfilenode, c.relreplident,
+			'secured', row_security_active(c.oid), 'of', i.inhparent, i.xmin,
+			(SELECT string_agg(concat_ws(':', a.attnum, a.attname, a.atttypid, a.atttypmod, a.attgenerated,
+					(SELECT string_agg(concat_ws('=', e.oid, e.enumlabel), ',' ORDER BY e.oid)
+						FROM pg_enum e WHERE e.enumtypid = a.atttypid)),
+					' ' ORDER BY a.attnum)
+				FROM pg_attribute a
+					JOIN mapped m ON m.attname = a.attname AND m.nspname = r.nspname AND m.relname = r.relname
+				WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped),
+			(SELECT concat_ws(':', 'identity', x.indexrelid, x.indkey, x.indimmediate, x.indisvalid)
+				FROM pg_index x WHERE x.indrelid = c.oid
+					AND (c.relreplident = 'd' AND x.indisprimary OR c.relreplident = 'i' AND x.indisreplident)))
+	FROM trees t JOIN roots r USING (root) JOIN pg_class c ON c.oid = t.oid
+		JOIN pg_namespace n ON n.oid = c.relnamespace
 		LEFT JOIN pg_inherits i ON i.inhrelid = c.oid AND c.relispartition
 UNION ALL
-SELECT 0, false, false, 'publication', concat_ws(' ', p.oid, p.xmin, (SELECT string_agg(concat_ws(':', e.oid, e.prrelid, e.xmin), ' ' ORDER BY e.prrelid)
-		FROM pg_publication_rel e WHERE e.prpubid = p.oid AND e.prrelid IN (SELECT oid FROM trees)))
+SELECT 0, false, 'publication', false, concat_ws(' ', p.oid, p.xmin,
+		(SELECT string_agg(concat_ws(':', e.oid, e.prrelid, e.xmin), ' ' ORDER BY e.prrelid)
+			FROM pg_publication_rel e WHERE e.prpubid = p.oid AND e.prrelid IN (SELECT oid FROM trees)))
 	FROM pg_publication p WHERE p.pubname = $4
-UNION ALL SELECT 0, false, false, 'timeline', left(pg_walfile_name(pg_current_wal_lsn()), 8)
+UNION ALL SELECT 0, false, 'timeline', false, left(pg_walfile_name(pg_current_wal_lsn()), 8)
 ORDER BY 1`
 
 // changingSQL reports whether a transaction may have changed the catalog, and is not visible yet.
@@ -59,10 +69,14 @@ ORDER BY 1`
 // see it. VACUUM has one too, but no transaction id. A change of the publication alone locks
 // nothing, and leaves its id in xmax. So does one that was rolled back: it is older than all that
 // run.
-const changingSQL = `WITH locks AS MATERIALIZED (SELECT locktype, relation, mode, virtualtransaction, database FROM pg_locks WHERE granted)
-SELECT EXISTS (SELECT FROM locks l WHERE l.relation = ANY($1::oid[]) AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
-		AND l.mode IN ('ShareUpdateExclusiveLock', 'ShareRowExclusiveLock', 'ExclusiveLock', 'AccessExclusiveLock')
-		AND EXISTS (SELECT FROM locks x WHERE x.locktype = 'transactionid' AND x.mode = 'ExclusiveLock' AND x.virtualtransaction = l.virtualtransaction))
+const changingSQL = `WITH locks AS MATERIALIZED (
+		SELECT locktype, relation, mode, virtualtransaction, database FROM pg_locks WHERE granted)
+SELECT EXISTS (SELECT FROM locks l
+		WHERE l.relation = ANY($1::oid[])
+			AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+			AND l.mode IN ('ShareUpdateExclusiveLock', 'ShareRowExclusiveLock', 'ExclusiveLock', 'AccessExclusiveLock')
+			AND EXISTS (SELECT FROM locks x WHERE x.locktype = 'transactionid' AND x.mode = 'ExclusiveLock'
+				AND x.virtualtransaction = l.virtualtransaction))
 	OR EXISTS (SELECT FROM pg_publication p WHERE p.pubname = $2 AND p.xmax <> '0'::xid
 		AND p.xmax::text::bigint >= pg_snapshot_xmin(pg_current_snapshot())::text::bigint % 4294967296)`
 
@@ -104,7 +118,7 @@ func (s *source) catalogOf(ctx context.Context, conn *pgx.Conn) (*catalog, error
 	var oid uint32
 	var root, made bool
 	var name, line string
-	_, err = pgx.ForEachRow(rows, []any{&oid, &root, &made, &name, &line}, func() error {
+	_, err = pgx.ForEachRow(rows, []any{&oid, &root, &name, &made, &line}, func() error {
 		if name == timelineLine {
 			c.timeline = line
 			return nil

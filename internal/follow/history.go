@@ -26,7 +26,7 @@ func serverOf(ctx context.Context, conn *pgx.Conn) (server, error) {
 	if err != nil {
 		return server{}, fmt.Errorf("identify the server of the source: %w", err)
 	}
-	return server{s.SystemID, uint32(s.Timeline)}, nil //nolint:gosec // PostgreSQL has 32 bits
+	return server{s.SystemID, uint32(s.Timeline)}, nil
 }
 
 // leftOf returns why the source does not go on from a position; "": as far as its server and
@@ -40,7 +40,7 @@ func (s server) leftOf(ctx context.Context, conn *pgx.Conn, at position) (why st
 	case s.timeline < at.timeline:
 		return "it was set back to before a failover", nil
 	}
-	history, err := pglogrepl.TimelineHistory(ctx, conn.PgConn(), int32(s.timeline)) //nolint:gosec // as above
+	history, err := pglogrepl.TimelineHistory(ctx, conn.PgConn(), int32(s.timeline))
 	if err != nil {
 		return "", fmt.Errorf("read the history of timeline %d: %w", s.timeline, err)
 	}
@@ -63,7 +63,7 @@ func leftAt(timeline uint32, file string) (end pglogrepl.LSN, found bool) {
 			continue
 		}
 		n, err := strconv.ParseUint(fields[0], 10, 32)
-		if err != nil || uint32(n) != timeline {
+		if err != nil || n != uint64(timeline) {
 			continue
 		}
 		end, err = pglogrepl.ParseLSN(fields[1])

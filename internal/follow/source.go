@@ -185,7 +185,8 @@ func (c *inspection) readTables(ctx context.Context) error {
 		case !may:
 			c.lacksf("GRANT SELECT ON "+name+" TO "+quote(c.conn.Config().User), "%s may not be read", name)
 		case secured:
-			c.lacksf("ALTER ROLE "+quote(c.conn.Config().User)+" BYPASSRLS", "policies of %s hide rows from the role %q", name, c.conn.Config().User)
+			role := c.conn.Config().User
+			c.lacksf("ALTER ROLE "+quote(role)+" BYPASSRLS", "policies of %s hide rows from the role %q", name, role)
 		}
 		if t.partitioned != (kind == "p") { // a look at the catalog may run beside a read
 			t.partitioned = kind == "p"
@@ -375,8 +376,8 @@ func (s *source) wantOwn(ctx context.Context, conn *pgx.Conn) error {
 	return nil
 }
 
-// freeSlot ends the connection that uses the slot: that of a process that lost the lease. It refuses
-// to end one of another ledger, whose follower would do the same in turn.
+// freeSlot ends the connection that uses the slot: that of a process that lost the lease. It
+// refuses to end one of another ledger, whose follower would do the same in turn.
 func (s *source) freeSlot(ctx context.Context, conn *pgx.Conn) error {
 	for {
 		if err := s.wantOwn(ctx, conn); err != nil {

@@ -283,23 +283,25 @@ func (a *applier) run(ctx context.Context) error {
 			return errors.Join(context.Cause(ctx), a.ended)
 		}
 		timer.Reset(a.idle)
-		select {
-		case e, ok := <-events:
-			if err := a.take(e, ok); err != nil {
-				return err
-			}
-		case l := <-a.looks:
-			if err := a.prove(l); err != nil {
-				return err
-			}
-		case found := <-a.differ:
-			if err := a.mend(ctx, found); err != nil {
-				return err
-			}
-		case <-timer.C:
-		case <-ctx.Done():
-			return context.Cause(ctx)
+		if err := a.wait(ctx, events, timer.C); err != nil {
+			return err
 		}
+	}
+}
+
+// wait waits until there is something to do.
+func (a *applier) wait(ctx context.Context, events <-chan event, idle <-chan time.Time) error {
+	select {
+	case e, ok := <-events:
+		return a.take(e, ok)
+	case l := <-a.looks:
+		return a.prove(l)
+	case found := <-a.differ:
+		return a.mend(ctx, found)
+	case <-idle:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
 	}
 }
 
@@ -311,7 +313,7 @@ func (a *applier) take(e event, ok bool) (err error) {
 		return nil
 	case e.err != nil:
 		a.ended = e.err
-		return nil
+		return nil //nolint:nilerr // what was received before comes first
 	case e.begin.commit > 0:
 		a.begun, a.n = e.begin, 0
 		if a.skips, err = a.replay.skips(e.begin); err != nil {
