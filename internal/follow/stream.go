@@ -19,9 +19,12 @@ import (
 const (
 	// statusEvery is how often the source hears what the ledger has.
 	statusEvery = time.Second
-	// moveEvery and maxIdle bound how often the position alone is recorded.
+	// moveEvery and maxIdle bound how often the position alone is recorded: less often while the
+	// source writes little, up to quiet bytes in between. That may be the record of the position,
+	// if the ledger is on the same server.
 	moveEvery = 20 * time.Millisecond
 	maxIdle   = 32 * moveEvery
+	quiet     = 16 << 10
 )
 
 // event is what a message of the stream says.
@@ -377,7 +380,7 @@ func (a *applier) end(e event) error {
 }
 
 // look begins a look at the catalog, if one would prove more. If only the position has moved, it
-// waits: recording a position moves it where the ledger is on the same server.
+// waits for the time of idle.
 func (a *applier) look() {
 	if r := a.received; a.busy || r.to == a.proved.to || r.changes == 0 && a.ended == nil && time.Since(a.moved) < a.idle {
 		return
@@ -419,6 +422,8 @@ func (a *applier) flush(ctx context.Context) error {
 	a.moved = time.Now()
 	if n > 0 {
 		a.f.group.worked(a.moved.Sub(start))
+	}
+	if n > 0 || a.proved.to.lsn-a.at.lsn > quiet {
 		a.idle = moveEvery
 	} else {
 		a.idle = min(2*a.idle, maxIdle)

@@ -1,5 +1,3 @@
-// Package follow keeps what tables of an app say in the ledger: it reads them in a snapshot, and
-// then follows the database's changes.
 package follow
 
 import (

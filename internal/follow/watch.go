@@ -10,8 +10,8 @@ import (
 )
 
 // restOfLooks is the least pause after a look, as a multiple of its time. So the looks at the
-// catalog take at most a fifth of a connection of the source, however many tables it has.
-const restOfLooks = 4
+// catalog take at most half of a connection of the source, however many tables it has.
+const restOfLooks = 1
 
 // changingPause is the time between two looks at whether a transaction still changes the catalog.
 const changingPause = 5 * time.Millisecond

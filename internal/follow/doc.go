@@ -1,0 +1,51 @@
+// Package follow keeps what tables of an app say in the ledger: it reads them in a snapshot, and
+// then follows the database's changes. Those of other databases come as events (events.go).
+//
+// # Who knows what
+//
+// The source, the app's database, alone knows which rows there are. Its stream (pgoutput) has every
+// committed change of them in order, and nothing of its catalog. Its slot keeps what the ledger
+// does not have yet.
+//
+// The ledger alone knows how far it is: the position is recorded in the transaction that records
+// the changes before it. The source hears of it later, each second, and after a crash it may know
+// less. So a stream begins where the source believes that the ledger is, and what the ledger has is
+// checked and skipped.
+//
+// The lease, a row of the ledger, says which process may write. It has a fence that grows with each
+// owner, and every transaction of a follower requires its own fence and the position that it
+// continues from. A follower that was stopped for an hour can therefore write nothing.
+//
+// # How a position moves
+//
+//	         no position, or the source cannot go on from it
+//	      +---------------------------------------------------+
+//	      |                                                   |
+//	take the lease --> inspect --> start --> stream --> look --> record
+//	      ^               |          |          ^                  |
+//	      |               v          v          +------------------+
+//	   StopError: say   stop     full read --> position of its snapshot
+//	   what to mend
+//
+// A full read creates the slot, reads the tables in the snapshot from which the slot begins,
+// compares them with the ledger, and records what differs. Then the ledger gets its first position.
+//
+// The stream continues from a position if its slot has all that follows, and all of this is the
+// same: the server, its history (timeline and last transaction), its catalog ([catalog]), and the
+// file of tables. What differs is in the log as the reason of a full read.
+//
+// A group of transactions is recorded once a look at the catalog has found it unchanged, which
+// began after the group was received ([watcher]). So a feed that waits for a position (after) has
+// all that the tables said there.
+//
+// # An example
+//
+// The ledger is at 00000001:0/1000. The app commits a block, at 0/1100, and takes another table out
+// of the publication, at 0/1200. The receiver gets the block, and the source's word that it has
+// sent all up to 0/1200. The second commit may be in the log, and not visible to a look yet. But
+// then its transaction still holds a lock, and the look waits for it. It finds another publication.
+// Nothing is recorded: the ledger stays at 0/1000, and a feed with after 0/1100 gets 503. The
+// position is cleared, and the tables are inspected: the table is not published, which follow
+// --create mends, or the follower stops and says the SQL. After a full read the ledger is at
+// 00000001:0/1500, say, and the feed is answered.
+package follow
