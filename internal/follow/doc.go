@@ -30,9 +30,9 @@
 // A full read creates the slot, reads the tables in the snapshot from which the slot begins,
 // compares them with the ledger, and records what differs. Then the ledger gets its first position.
 //
-// The stream continues from a position if its slot has all that follows, and all of this is the
-// same: the server, its history (timeline and last transaction), its catalog ([catalog]), and the
-// file of tables. What differs is in the log as the reason of a full read.
+// The stream continues from a position if its slot has all that follows. All of this must be the
+// same, too: the server, its history (timeline and last transaction), its catalog ([catalog]), and
+// the file of tables. What differs is in the log as the reason of a full read.
 //
 // A group of transactions is recorded once a look at the catalog has found it unchanged, which
 // began after the group was received ([watcher]). So a feed that waits for a position (after) has
