@@ -162,3 +162,42 @@ func TestFollowRowSecurity(t *testing.T) {
 	a.exec(`ALTER ROLE reader BYPASSRLS`)
 	read("")
 }
+
+// A catalog goes on from another one if only partitions were made since.
+func TestCatalogGrew(t *testing.T) {
+	of := func(made []string, lines ...string) *catalog {
+		c := &catalog{lines: make(map[string]string), made: made}
+		for _, line := range lines {
+			name, rest, _ := strings.Cut(line, " ")
+			c.lines[name] = rest
+		}
+		return c
+	}
+	first := of([]string{"p1"}, "t 1", "p1 2", "publication 3")
+	for name, c := range map[string]struct {
+		now  *catalog
+		grew bool
+	}{
+		"the same":                     {of([]string{"p1"}, "t 1", "p1 2", "publication 3"), true},
+		"a partition was made":         {of([]string{"p1", "p2"}, "t 1", "p1 2", "p2 4", "publication 3"), true},
+		"two were":                     {of([]string{"p1", "p2", "p3"}, "t 1", "p1 2", "p2 4", "p3 5", "publication 3"), true},
+		"one was attached":             {of([]string{"p1"}, "t 1", "p1 2", "p2 4", "publication 3"), false},
+		"one was made, one attached":   {of([]string{"p1", "p3"}, "t 1", "p1 2", "p2 4", "p3 5", "publication 3"), false},
+		"one is gone":                  {of(nil, "t 1", "publication 3"), false},
+		"one is gone, another is made": {of([]string{"p2"}, "t 1", "p2 4", "publication 3"), false},
+		"one was altered":              {of([]string{"p1"}, "t 1", "p1 3", "publication 3"), false},
+		"the table was":                {of([]string{"p1"}, "t 2", "p1 2", "publication 3"), false},
+		"values were exchanged":        {of([]string{"p1"}, "t 2", "p1 1", "publication 3"), false},
+		"there is no publication":      {of([]string{"p1"}, "t 1", "p1 2"), false},
+	} {
+		if grew := c.now.grewFrom(first.sum()); grew != c.grew {
+			t.Errorf("%s: grew %v", name, grew)
+		}
+		if differs := first.difference(c.now); (differs == "") != c.grew {
+			t.Errorf("%s: differs %q", name, differs)
+		}
+	}
+	if differs := first.difference(of(nil, "t 2", "p2 4", "publication 3")); differs != "p1 is gone, p2 is new, t was altered" {
+		t.Errorf("differs %q", differs)
+	}
+}
