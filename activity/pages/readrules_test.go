@@ -90,18 +90,28 @@ func TestUnusedPageWithoutStore(t *testing.T) {
 }
 
 // The store cannot be read, and the ledger has nothing newer than a page that this process holds.
-// The page is used as it is.
+// The page is used as it is. The page of a user, which is not held, is rebuilt.
 func TestHeldPageWithoutStore(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a, b := w.open(t, Config{}), w.open(t, Config{})
-		list := a.usersOn(t, 0, 1)
-		b.readLists(t, list)
-		b.steps.down.Store(true)
-		if !b.readLists(t, list)[0].has("hide", "before") {
-			t.Error("an activity is missed")
-		}
-		if n := sum(b.Stats().Rebuilds); n != 0 {
-			t.Errorf("%d rebuilds, although the page is held", n)
+		list, user := a.usersOn(t, 0, 1)[0], a.usersOn(t, 1, 1)[0]
+		for rebuilds, q := range []Query{
+			{Lists: []uint64{b.hashOf(list)}},
+			{Lists: []uint64{b.hashOf(list)}, User: b.hashOf(user), Page: true},
+		} {
+			b.steps.down.Store(false)
+			_, err := b.Read(t.Context(), q)
+			must(t, err)
+			b.steps.down.Store(true)
+			got, err := b.Read(t.Context(), q)
+			must(t, err)
+			v := view{Answer: got.Lists[0], of: b.Pages, user: list}
+			if !v.has("hide", "before") {
+				t.Error("an activity is missed")
+			}
+			if n := sum(b.Stats().Rebuilds); n != uint64(rebuilds) {
+				t.Errorf("%d rebuilds, want %d", n, rebuilds)
+			}
 		}
 	})
 }
@@ -339,18 +349,38 @@ func TestLedgerEndsDuringAQuestion(t *testing.T) {
 	})
 }
 
-// A feed that asks the ledger counts as one that waits for it only until it is answered.
-func TestQuestionsEndTheirWait(t *testing.T) {
+// A feed that asks the ledger, or has a page rebuilt, counts as one that waits for it only until it
+// is answered.
+func TestFeedsEndTheirWait(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a, b := w.open(t, Config{}), w.open(t, Config{})
 		user := a.usersOn(t, 0, 1)[0]
 		b.behind(t, user)
 		limiter := admission.NewLimiter()
 		limiter.SetMaxWaiting(1)
-		for n := range 3 {
+		alone := func(what string) {
+			t.Helper()
 			if _, err := b.view(limiter.Begin(t.Context()), user); err != nil {
-				t.Errorf("feed %d, alone: %v", n, err)
+				t.Errorf("a feed alone, %s: %v", what, err)
 			}
 		}
+		alone("with a question")
+		alone("after a question")
+		a.losePages(t, 0)
+		alone("with a rebuild")
+		alone("after a rebuild")
+	})
+}
+
+// A rebuild fails, and took no time. The next feed has the page rebuilt at once.
+func TestRebuildAfterAFailure(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		a := w.open(t, Config{})
+		user := a.usersOn(t, 0, 1)[0]
+		a.losePages(t, 0)
+		a.way.places.Store(true)
+		a.wantUnavailable(t, "pages cannot be read from the ledger", user)
+		a.way.places.Store(false)
+		a.want(t, user, "hide", "before", true)
 	})
 }

@@ -228,6 +228,28 @@ func TestRebuildExpiry(t *testing.T) {
 	}
 }
 
+// A dedicated page expires once its user has no key any more. With a key, it does not.
+func TestRebuildExpiryOfADedicatedPage(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		a := w.open(t, Config{})
+		user := a.usersOn(t, 0, 1)[0]
+		page := a.move(t, user)
+		rebuild := func() (expires time.Time) {
+			t.Helper()
+			must(t, a.rebuilder.remake(t.Context(), page, 0, "test"))
+			_, expires = w.store.Get(a.layout.pageID(page))
+			return expires
+		}
+		if got := rebuild(); !got.IsZero() {
+			t.Errorf("a page with a key expires at %v", got)
+		}
+		a.record(t, true, undo(user, "hide", "before"))
+		if got, want := rebuild(), time.Now().Add(emptyExpiry); !got.Equal(want) {
+			t.Errorf("a page without keys is kept until %v, want %v", got, want)
+		}
+	})
+}
+
 // BenchmarkRebuild rebuilds a page of 5,000 keys of 50 users from a SQLite ledger.
 func BenchmarkRebuild(b *testing.B) {
 	g := newRig(b, &favfilter.Memory{}, 1)
