@@ -384,3 +384,58 @@ func TestRebuildAfterAFailure(t *testing.T) {
 		a.want(t, user, "hide", "before", true)
 	})
 }
+
+// A feed that waits for a source polls until the source is where it has to be. What an earlier poll
+// told may be old: only after a poll of its own, an error counts.
+func TestReach(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		b := w.open(t, Config{})
+		unknown := errors.New("unknown source")
+		script := func(errs ...error) func([]ledger.Source) (bool, error) {
+			asked := 0
+			return func([]ledger.Source) (bool, error) {
+				err := errs[min(asked, len(errs)-1)]
+				asked++
+				return err == nil, err
+			}
+		}
+		for name, c := range map[string]struct {
+			answers []error // nil: reached
+			want    error
+			polls   uint64
+		}{
+			"at once":             {[]error{nil}, nil, 0},
+			"after a poll":        {[]error{unknown, nil}, nil, 1},
+			"not even after one":  {[]error{unknown, unknown, nil}, unknown, 1},
+			"an unknown source":   {[]error{unknown}, unknown, 1},
+			"after several polls": {[]error{errNotYet, errNotYet, errNotYet, nil}, nil, 3},
+		} {
+			reached := script(c.answers...)
+			before := b.Stats().Polls
+			err := b.poller.reach(t.Context(), func(s []ledger.Source) (bool, error) {
+				done, err := reached(s)
+				if errors.Is(err, errNotYet) {
+					return false, nil
+				}
+				return done, err
+			})
+			if !errors.Is(err, c.want) || err != nil && c.want == nil {
+				t.Errorf("%s: error %v, want %v", name, err, c.want)
+			}
+			b.wantPolls(t, name, before, c.polls)
+		}
+		never := func([]ledger.Source) (bool, error) { return false, nil }
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if err := b.poller.reach(ctx, never); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("never: error %v, want that of the context", err)
+		}
+		b.way.cut(true)
+		if err := b.poller.reach(t.Context(), never); dependency(err) != "ledger" {
+			t.Errorf("while polls fail: error %v, want ledger unavailable", err)
+		}
+	})
+}
+
+// errNotYet stands for a source that is known, but not yet where it has to be.
+var errNotYet = errors.New("not yet")
