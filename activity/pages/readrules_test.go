@@ -385,6 +385,19 @@ func TestRebuildAfterAFailure(t *testing.T) {
 	})
 }
 
+// Pages that are closed answer no feed that would need the ledger.
+func TestReadOfClosedPages(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		a := w.open(t, Config{})
+		user := a.usersOn(t, 0, 1)[0]
+		time.Sleep(2 * time.Minute)
+		a.Close()
+		if _, err := a.view(t.Context(), user); !errors.Is(err, ErrClosed) {
+			t.Errorf("error %v, want ErrClosed", err)
+		}
+	})
+}
+
 // A feed that waits for a source polls until the source is where it has to be. What an earlier poll
 // told may be old: only after a poll of its own, an error counts.
 func TestReach(t *testing.T) {

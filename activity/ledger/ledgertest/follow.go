@@ -192,6 +192,16 @@ func (s suite) followed(t *testing.T) {
 	if err := lease.Renew(ctx, time.Hour); !errors.Is(err, ledger.ErrFenced) {
 		t.Errorf("renewed a lease that was lost: %v", err)
 	}
+	third, err := l.Lease(ctx, "app", "three", []string{"hide"}, time.Hour, true)
+	if err != nil {
+		t.Fatalf("a lease taken by force: %v", err)
+	}
+	if err := second.Renew(ctx, time.Hour); !errors.Is(err, ledger.ErrFenced) {
+		t.Errorf("renewed a lease that was taken by force: %v", err)
+	}
+	must(t, third.Renew(ctx, 0))
+	second, err = l.Lease(ctx, "app", "two", []string{"hide"}, time.Hour, false)
+	must(t, err)
 	if _, err := l.Follow(ctx, time.Now(), ledger.Step{Lease: *second, From: "", To: "1"}, []ledger.Change{sourceChange([]ledger.Row{{Hash: 1, Owner: "v", Kind: "hide", Target: "p"}}, ledger.SourceChange{Removed: []ledger.Span{{}}})}); !errors.Is(err, ledger.ErrStrayRow) {
 		t.Errorf("a row that nobody added: %v", err)
 	}
@@ -317,6 +327,47 @@ func (s suite) begins(t *testing.T) {
 			t.Errorf("after change %d: %v, %v, want one since %v", n, rows, err, first)
 		}
 	}
+}
+
+// startsOver: a source that starts over has not been read whole, in the ledger and in the lease. With
+// a lease that was lost, neither that nor the end of a snapshot has an effect.
+func (s suite) startsOver(t *testing.T) {
+	l, ctx := s.make(t, 4), t.Context()
+	must(t, l.Declare(ctx, []ledger.Kind{{Name: "hide", Target: ledger.Post}}))
+	take := func(holder, position string) *ledger.Lease {
+		t.Helper()
+		lease, err := l.Lease(ctx, "app", holder, []string{"hide"}, time.Hour, true)
+		must(t, err)
+		if lease.Position != position {
+			t.Errorf("%s takes the lease at position %q, want %q", holder, lease.Position, position)
+		}
+		return lease
+	}
+	move := func(lease *ledger.Lease, to string) {
+		t.Helper()
+		_, err := l.Follow(ctx, at(0), ledger.Step{Lease: *lease, From: lease.Position, To: to}, nil)
+		must(t, err)
+	}
+	move(take("one", ""), "5")
+	lease := take("one", "5")
+	must(t, lease.Settle(ctx, "5"))
+	if err := lease.Settle(ctx, "4"); !errors.Is(err, ledger.ErrFenced) {
+		t.Errorf("a snapshot ends at another position: %v, want ErrFenced", err)
+	}
+	must(t, lease.StartOver(ctx))
+	if lease.Position != "" {
+		t.Errorf("the lease is at position %q after a new start", lease.Position)
+	}
+	move(take("two", ""), "6")
+	for name, do := range map[string]func() error{
+		"a new start":           func() error { return lease.StartOver(ctx) },
+		"the end of a snapshot": func() error { return lease.Settle(ctx, "6") },
+	} {
+		if err := do(); !errors.Is(err, ledger.ErrFenced) {
+			t.Errorf("%s with a lost lease: %v, want ErrFenced", name, err)
+		}
+	}
+	take("two", "6")
 }
 
 // stray: a removed row that nobody added is one only if it has not ended.
