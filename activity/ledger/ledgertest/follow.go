@@ -226,6 +226,9 @@ func (s suite) followed(t *testing.T) {
 		if len(all) != 2 || !slices.Equal(all[0].Kinds, []string{"hide", "like"}) || all[1].Name != "bare" || all[1].Kinds != nil {
 			t.Errorf("sources %+v, want app with hide and like, and bare", all)
 		}
+		if until := time.Until(all[0].Until); until < 50*time.Minute || until > time.Hour {
+			t.Errorf("the lease of an hour ends in %v", until)
+		}
 	}
 	must(t, l.Unfollow(ctx, "like"))
 	if err := both.Renew(ctx, time.Hour); !errors.Is(err, ledger.ErrFenced) {
