@@ -333,7 +333,8 @@ func (s suite) begins(t *testing.T) {
 }
 
 // startsOver: a source that starts over has not been read whole, in the ledger and in the lease. With
-// a lease that was lost, neither that nor the end of a snapshot has an effect.
+// a lease that was lost, neither that nor the end of a snapshot has an effect. A change that is not
+// valid moves nothing.
 func (s suite) startsOver(t *testing.T) {
 	l, ctx := s.make(t, 4), t.Context()
 	must(t, l.Declare(ctx, []ledger.Kind{{Name: "hide", Target: ledger.Post}}))
@@ -353,6 +354,10 @@ func (s suite) startsOver(t *testing.T) {
 	}
 	move(take("one", ""), "5")
 	lease := take("one", "5")
+	invalid := sourceChange([]ledger.Row{{Kind: "hide", Target: "p"}}, ledger.SourceChange{At: at(0), Added: []ledger.Span{{}}})
+	if _, err := l.Follow(ctx, at(0), ledger.Step{Lease: *lease, From: "5", To: "6"}, []ledger.Change{invalid}); err == nil {
+		t.Error("a change without an owner is followed")
+	}
 	must(t, lease.Settle(ctx, "5"))
 	if err := lease.Settle(ctx, "4"); !errors.Is(err, ledger.ErrFenced) {
 		t.Errorf("a snapshot ends at another position: %v, want ErrFenced", err)
