@@ -398,6 +398,9 @@ func (s suite) snapshotInParts(t *testing.T) {
 		{told(1), 1}, {told(2), 1}, {told(1), 1}, {removed, 1}, {removed, 0},
 		{ledger.SourceChange{Added: []ledger.Span{{Until: at(6)}}}, 1},
 		{ledger.SourceChange{Added: []ledger.Span{{Row: 3}}}, 1},
+		{ledger.SourceChange{Added: []ledger.Span{{Row: 4}}}, 1}, {removed, 0}, // there was a row already
+		{ledger.SourceChange{Added: []ledger.Span{{Row: 5}}}, 1},
+		{told(6), 1}, {removed, 0}, // only what this snapshot tells gives the activity
 	} {
 		now := at(int64(n))
 		step.change.At = now
