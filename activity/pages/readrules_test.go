@@ -398,6 +398,25 @@ func TestReadOfClosedPages(t *testing.T) {
 	})
 }
 
+// Who needs a poll from a time on does not take one that began before it, though it ends later.
+func TestPollSince(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		b := w.open(t, Config{})
+		pass := make(chan struct{})
+		b.way.polled = func() { <-pass }
+		b.poller.poll()
+		time.Sleep(time.Second)
+		since, done := b.life.elapsed(), make(chan error)
+		go func() { done <- b.poller.pollSince(t.Context(), since) }()
+		synctest.Wait()
+		close(pass)
+		must(t, <-done)
+		if start := b.poller.follow.start.Load(); start < since {
+			t.Errorf("the last poll began %v too early", time.Duration(since-start))
+		}
+	})
+}
+
 // A feed that waits for a source polls until the source is where it has to be. What an earlier poll
 // told may be old: only after a poll of its own, an error counts.
 func TestReach(t *testing.T) {
