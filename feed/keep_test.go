@@ -116,8 +116,8 @@ func TestKeepWithoutLedger(t *testing.T) {
 	}
 }
 
-// TestDegradedNamesEachKindOnce: while the ledger is down, an answer names all kinds that could have
-// kept something. It names each of them once, however many posts it could have been for.
+// TestDegradedNamesEachKindOnce: while the ledger is down, an answer names all kinds that could
+// have kept something. It names each of them once, however many posts it could have been for.
 func TestDegradedNamesEachKindOnce(t *testing.T) {
 	var down deafLedger
 	r, _ := openPage(t, activity.Config{Kinds: keepKinds(t)}, down.around)
@@ -152,8 +152,8 @@ func (a askKeepers) Confirm(
 	return a.Recorder.Confirm(ctx, user, claims)
 }
 
-// TestExactNeedsKeepers: an exact feed is refused if the ledger confirms the reasons to drop, but not
-// what could overrule them. It waits for a slow ledger for as long as its caller does.
+// TestExactNeedsKeepers: an exact feed is refused if the ledger confirms the reasons to drop, but
+// not what could overrule them. It waits for a slow ledger for as long as its caller does.
 func TestExactNeedsKeepers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, _ := openPage(t, activity.Config{Kinds: keepKinds(t)}, nil)

@@ -18,8 +18,8 @@ import (
 // fails.
 
 // Another process gives the user of a list a dedicated page. A write to the shared page tells this
-// process the sequence of that page, but not of the move. The list is not read from that page, which
-// lacks its activities now.
+// process the sequence of that page, but not of the move. The list is not read from that page,
+// which lacks its activities now.
 func TestListWhoseUserHasLeft(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a, b := w.open(t, Config{}), w.open(t, Config{})
@@ -177,7 +177,8 @@ func (p *member) behind(t *testing.T, user string) {
 	}
 }
 
-// Polls fail, and the user moves while a feed reads the page. The feed asks for the same user again.
+// Polls fail, and the user moves while a feed reads the page. The feed asks for the same user
+// again.
 func TestUserMovesWhilePollsFail(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a, b := w.open(t, Config{}), w.open(t, Config{})
@@ -193,8 +194,8 @@ func TestUserMovesWhilePollsFail(t *testing.T) {
 	})
 }
 
-// While polls fail, an answer of the ledger tells of a dedicated page. The page is read where it is,
-// without a rebuild, and also once the ledger is gone.
+// While polls fail, an answer of the ledger tells of a dedicated page. The page is read where it
+// is, without a rebuild, and also once the ledger is gone.
 func TestDedicatedPageLearnedByAQuestion(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a, b := w.open(t, Config{}), w.open(t, Config{})
@@ -256,7 +257,8 @@ func TestRefusedFeedBeginsAPoll(t *testing.T) {
 	})
 }
 
-// mutedLedger leaves one question about places unanswered while others are answered, and some pings.
+// mutedLedger leaves one question about places unanswered while others are answered, and some
+// pings.
 type mutedLedger struct {
 	place atomic.Bool  // the next question hangs
 	pings atomic.Int64 // number of pings that are answered before the others are not; -1: all are
@@ -281,8 +283,8 @@ func (l *mutedLedger) around(ctx context.Context, c *ledger.Call, next func(ctx 
 	return next(ctx)
 }
 
-// A question and the ping after it are not answered, but the ledger answers something else while the
-// ping waits. It can be reached then: feeds go on to ask it, and see what the store has lost.
+// A question and the ping after it are not answered, but the ledger answers something else while
+// the ping waits. It can be reached then: feeds go on to ask it, and see what the store has lost.
 func TestLedgerAnswersDuringAPing(t *testing.T) {
 	for name, answer := range map[string]func(t *testing.T, b *member, user string){
 		"a question": func(t *testing.T, b *member, user string) {

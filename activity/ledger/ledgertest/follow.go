@@ -332,9 +332,9 @@ func (s suite) begins(t *testing.T) {
 	}
 }
 
-// startsOver: a source that starts over has not been read whole, in the ledger and in the lease. With
-// a lease that was lost, neither that nor the end of a snapshot has an effect. A change that is not
-// valid moves nothing.
+// startsOver: a source that starts over has not been read whole, in the ledger and in the lease.
+// With a lease that was lost, neither that nor the end of a snapshot has an effect. A change that
+// is not valid moves nothing.
 func (s suite) startsOver(t *testing.T) {
 	l, ctx := s.make(t, 4), t.Context()
 	must(t, l.Declare(ctx, []ledger.Kind{{Name: "hide", Target: ledger.Post}}))
