@@ -116,6 +116,63 @@ func TestKeepWithoutLedger(t *testing.T) {
 	}
 }
 
+// TestDegradedNamesEachKindOnce: while the ledger is down, an answer names all kinds that could
+// have kept something. It names each of them once, however many posts it could have been for.
+func TestDegradedNamesEachKindOnce(t *testing.T) {
+	var down deafLedger
+	r, _ := openPage(t, activity.Config{Kinds: keepKinds(t)}, down.around)
+	record(t, r, "1 mute 3", "1 follow 3", "1 mute 4", "1 follow 4", "1 hide h", "1 pin h")
+	down.deaf = true
+	posts := []feed.Post{{ID: "a", Author: "3"}, {ID: "b", Author: "4"}, {ID: "h", Author: "2"}}
+	var names []string
+	for _, d := range filter(t, r, feed.Request{Viewer: "1", Posts: posts}).Degraded {
+		names = append(names, d.Kind)
+	}
+	if slices.Sort(names); !slices.Equal(names, []string{"follow", "pin"}) {
+		t.Errorf("a feed is degraded by %v, want follow and pin", names)
+	}
+}
+
+// askKeepers calls before ahead of each question about activities of kinds that keep. Its error
+// fails the question.
+type askKeepers struct {
+	*activity.Recorder
+	before func() error
+}
+
+func (a askKeepers) Confirm(
+	ctx context.Context, user string, claims []activity.Claim,
+) ([]activity.Evidence, error) {
+	keeps := func(c activity.Claim) bool { return c.Kind.Effect == activity.Keep }
+	if slices.ContainsFunc(claims, keeps) {
+		if err := a.before(); err != nil {
+			return nil, err
+		}
+	}
+	return a.Recorder.Confirm(ctx, user, claims)
+}
+
+// TestExactNeedsKeepers: an exact feed is refused if the ledger confirms the reasons to drop, but
+// not what could overrule them. It waits for a slow ledger for as long as its caller does.
+func TestExactNeedsKeepers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, _ := openPage(t, activity.Config{Kinds: keepKinds(t)}, nil)
+		record(t, r, "1 mute 3", "1 follow 3", "1 mute 4")
+		posts := []feed.Post{{ID: "a", Author: "3"}, {ID: "b", Author: "4"}}
+		req := feed.Request{Viewer: "1", Posts: posts, Exact: true}
+		failing := askKeepers{r, func() error { return faulttest.ErrInjected }}
+		if a, err := feed.Filter(t.Context(), failing, req); !errors.Is(err, faulttest.ErrInjected) {
+			t.Errorf("kept %v, degraded %v, error %v, want that of the ledger", a.Kept, a.Degraded, err)
+		}
+		slow := askKeepers{r, func() error { time.Sleep(time.Minute); return nil }}
+		a, err := feed.Filter(t.Context(), slow, req)
+		must(t, err)
+		if !slices.Equal(a.Kept, []int{0}) || len(a.Degraded) > 0 {
+			t.Errorf("with a slow ledger kept %v, degraded %v, want the followed author's post", a.Kept, a.Degraded)
+		}
+	})
+}
+
 // TestKeepWhileLedgerHangs: a feed does not wait long for a ledger that does not answer.
 func TestKeepWhileLedgerHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

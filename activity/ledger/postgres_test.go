@@ -46,6 +46,7 @@ func TestPostgres(t *testing.T) {
 		"LeaseByTheServersClock":    on.testLeaseByTheServersClock,
 		"PollsRolledBack":           on.testPollsRolledBack,
 		"PollsSetBack":              on.testPollsSetBack,
+		"PollsWithoutTimeline":      on.testPollsWithoutTimeline,
 		"CommitFails":               on.testCommitFails,
 		"CommitSlow":                on.testCommitSlow,
 		"LookedAgain":               on.testLookedAgain,

@@ -168,6 +168,38 @@ func (server shared) testPollsSetBack(t testing.TB) {
 	checkPages(t, "then", pages, map[uint32]uint64{4: 2})
 }
 
+// testPollsWithoutTimeline polls a server that does not tell which timeline it is on. Another
+// connection may be to a server that assigns ids again. So a poll goes on from the one before it
+// only on the same connection. On a new one, it reports every page.
+func (server shared) testPollsWithoutTimeline(t testing.TB) {
+	const silent = `CREATE FUNCTION pg_catalog.pg_control_system(OUT system_identifier bigint)
+		LANGUAGE sql AS 'SELECT NULL::bigint'`
+	for database, instead := range map[string][]string{"refuses": nil, "silent": {silent}} {
+		execute(t, raw(t, server.URL()), `CREATE DATABASE `+database)
+		u, err := url.Parse(server.URL())
+		must(t, err)
+		u.Path = database
+		conn := raw(t, u.String())
+		execute(t, conn, `ALTER FUNCTION pg_catalog.pg_control_system() RENAME TO other`)
+		execute(t, conn, instead...)
+		l := open(t, u.String(), ledger.Options{Pages: 16})
+		record(t, l, on(3, "a"), on(5, "a"))
+		pages, next := changed(t, l, "")
+		checkPages(t, database+" at first", pages, map[uint32]uint64{3: 1, 5: 1})
+		record(t, l, on(4, "a"))
+		pages, next = changed(t, l, next)
+		checkPages(t, database+" on the same connection", pages, map[uint32]uint64{4: 1})
+		execute(t, conn, `SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+			WHERE pid <> pg_backend_pid() AND datname = current_database()`)
+		record(t, l, on(6, "a"))
+		pages, next = changed(t, l, next)
+		all := map[uint32]uint64{3: 1, 4: 1, 5: 1, 6: 1}
+		checkPages(t, database+" on another connection", pages, all)
+		pages, _ = changed(t, l, next)
+		checkPages(t, database+" going on", pages, nil)
+	}
+}
+
 // testPollsPastOpenTransactions polls while transactions of the server stay open. Polls report the
 // changes of others once, and the changes of these transactions when they commit.
 func (server shared) testPollsPastOpenTransactions(t testing.TB) {

@@ -147,6 +147,28 @@ func TestSlowPoll(t *testing.T) {
 	})
 }
 
+// The ledger could not be reached, and answers a long poll now. Before the poll ends, reads ask the
+// ledger again. They do not trust a page that has lost a write.
+func TestLongPollAfterAnOutage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, store, over := newLedger(t, 4*longPoll), &favfilter.Memory{}, &startingOver{}
+		pagesWithChanges(t, l, 3*longPoll)
+		a, b := newProcess(t, l, store), newProcess(t, l.Around(over.around), store)
+		a.record(t, true, add("1", "hide", "before"))
+		over.fails.Store(true)
+		b.want(t, "1", "hide", "before", true) // a question about the newer page is not answered
+		time.Sleep(2 * time.Minute)
+		over.fails.Store(false)
+		over.delay.Store(int64(200 * time.Millisecond))
+		p := b.poller.poll()
+		time.Sleep(300 * time.Millisecond) // a part of the poll has been answered
+		a.lose(t, "p")
+		b.want(t, "1", "hide", "p", true)
+		<-p.done
+		must(t, p.err)
+	})
+}
+
 // A process loses its poll connection to a large ledger. Its feeds still see writes that other
 // processes acknowledged, and the next poll continues from the last one.
 func TestLongPollsAfterALostConnection(t *testing.T) {

@@ -255,6 +255,22 @@ func (g *rig) wantTwoSides(t *testing.T) {
 	}
 }
 
+// Without a ledger, the content of a page tells its state.
+func TestStateWithoutLedger(t *testing.T) {
+	g := newRig(t, &favfilter.Memory{}, 1)
+	sound, foreign := favfilter.Header{Identity: g.storage.identity}, favfilter.Header{}
+	for want, st := range map[string]favfilter.Status{
+		PageSound:   {Header: sound},
+		PageForeign: {Header: foreign},
+		PageUnused:  {Missing: true},
+		PageDamaged: {Damage: faulttest.ErrInjected},
+	} {
+		if got := g.storage.stateAlone(st); got != want {
+			t.Errorf("state %q, want %q", got, want)
+		}
+	}
+}
+
 // dependency names what err says is unavailable; "" if it is another error.
 func dependency(err error) string {
 	if down, ok := errors.AsType[*UnavailableError](err); ok {

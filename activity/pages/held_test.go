@@ -377,4 +377,7 @@ func TestHeldPageChangesUnknown(t *testing.T) {
 	if read, compared := watch.reads(); read != 1 || compared != 1 {
 		t.Errorf("%d pages were read and %d compared, want 1 and 1", read, compared)
 	}
+	if n := sum(g.Stats().Rebuilds); n != 0 {
+		t.Errorf("%d rebuilds of a page that is in the store", n)
+	}
 }

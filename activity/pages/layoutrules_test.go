@@ -551,6 +551,19 @@ func TestUnused(t *testing.T) {
 		if !unused(1) || unused(ledger.DedicatedPages) {
 			t.Errorf("unused: page 1 %v, a dedicated page %v", unused(1), unused(ledger.DedicatedPages))
 		}
+		time.Sleep(2 * closedExpiry)
+		if unused(1) {
+			t.Error("unused, although nothing is known of the ledger for long")
+		}
+		a.pollNow(t)
+		time.Sleep(closedExpiry/2 - time.Minute)
+		if !unused(1) {
+			t.Error("used, although a poll has told that it is not")
+		}
+		time.Sleep(2 * time.Minute)
+		if unused(1) {
+			t.Error("unused, although a closed page would expire soon")
+		}
 		a.sequences.of(1).known.raise(1)
 		if unused(1) {
 			t.Error("unused, with a change")

@@ -465,3 +465,44 @@ func TestRebuildsHoldNoProcessor(t *testing.T) {
 		}
 	})
 }
+
+// A feed that waits for a poll holds no processor.
+func TestPollsHoldNoProcessor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var slow atomic.Bool
+		pass := make(chan struct{})
+		l := newLedger(t, 1)
+		p := newProcess(t, l.Around(after(func(context.Context) error {
+			if slow.Load() {
+				<-pass
+			}
+			return nil
+		}, "changed")), &favfilter.Memory{})
+		p.record(t, true, add("1", "hide", "p"))
+		time.Sleep(2 * time.Minute)
+		slow.Store(true)
+		limiter := admission.NewLimiter()
+		const feeds = 100 * 32 // more than there are processors
+		errs := make(chan error, feeds)
+		for range feeds {
+			ctx := limiter.Begin(t.Context())
+			done, ok := admission.Run(ctx)
+			if !ok {
+				close(pass)
+				t.Fatal("no processor is free")
+			}
+			go func() {
+				_, err := p.view(ctx, "1")
+				done()
+				errs <- err
+			}()
+			synctest.Wait()
+		}
+		close(pass)
+		for range feeds {
+			if err := <-errs; err != nil {
+				t.Error(err)
+			}
+		}
+	})
+}

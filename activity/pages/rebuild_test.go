@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -226,6 +227,82 @@ func TestRebuildExpiry(t *testing.T) {
 	if got := rebuild(); !got.IsZero() {
 		t.Errorf("a page that had a key expires at %v", got)
 	}
+}
+
+// Keys that set more bits than expected get a larger page. It has all of them, and is not overfull.
+func TestRebuildOfUnluckyKeys(t *testing.T) {
+	g := newRig(t, &favfilter.Memory{}, 1)
+	const n = 95
+	shape, err := g.rebuilder.shapeFor(n)
+	must(t, err)
+	usual, err := favfilter.NewPage(favfilter.Header{Identity: g.storage.identity, Shape: shape})
+	must(t, err)
+	random := rand.New(rand.NewPCG(1, 2))
+	var keys []favfilter.Hash
+	for len(keys) < n {
+		key := favfilter.Hash{H1: random.Uint64(), H2: random.Uint64()}
+		more := usual.Clone()
+		more.Insert(key)
+		if more.Header().Set-usual.Header().Set >= uint32(shape.Hashes)-1 { // it shares at most one bit
+			usual, keys = more, append(keys, key)
+		}
+	}
+	if !g.rebuilder.overfull(usual.Header()) {
+		t.Fatal("the usual page is not overfull")
+	}
+	page, err := g.rebuilder.imageOf(0, [][]favfilter.Hash{keys}, ledger.PageState{Sequence: 1})
+	must(t, err)
+	if g.rebuilder.overfull(page.Header()) {
+		t.Error("the page is overfull")
+	}
+	for i, key := range keys {
+		if !page.Contains(key) {
+			t.Errorf("the page lacks key %d", i)
+		}
+	}
+}
+
+// A writer whose page has no users any more closes it. If the store does not take that, the write
+// fails: a process that has not polled would trust the page.
+func TestRemakeOfAPageWithoutUsers(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		a := w.open(t, Config{})
+		a.usersOn(t, 0, 1)
+		w.build(t)
+		w.change(t)
+		must(t, w.ledger.LeaveLayout(t.Context(), firstPages))
+		a.steps.refuses = &favfilter.PageID{Number: 0}
+		if err := a.rebuilder.remake(t.Context(), 0, 1, "test"); dependency(err) != "pages" {
+			t.Errorf("error %v, want pages unavailable", err)
+		}
+		a.steps.refuses = nil
+		must(t, a.rebuilder.remake(t.Context(), 0, 1, "test"))
+		if !isClosed(w.header(t, 0)) {
+			t.Error("the page is open")
+		}
+	})
+}
+
+// A dedicated page expires once its user has no key any more. With a key, it does not.
+func TestRebuildExpiryOfADedicatedPage(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		a := w.open(t, Config{})
+		user := a.usersOn(t, 0, 1)[0]
+		page := a.move(t, user)
+		rebuild := func() (expires time.Time) {
+			t.Helper()
+			must(t, a.rebuilder.remake(t.Context(), page, 0, "test"))
+			_, expires = w.store.Get(a.layout.pageID(page))
+			return expires
+		}
+		if got := rebuild(); !got.IsZero() {
+			t.Errorf("a page with a key expires at %v", got)
+		}
+		a.record(t, true, undo(user, "hide", "before"))
+		if got, want := rebuild(), time.Now().Add(emptyExpiry); !got.Equal(want) {
+			t.Errorf("a page without keys is kept until %v, want %v", got, want)
+		}
+	})
 }
 
 // BenchmarkRebuild rebuilds a page of 5,000 keys of 50 users from a SQLite ledger.

@@ -1,6 +1,7 @@
 package pages
 
 import (
+	"fmt"
 	"sync"
 	"testing"
 
@@ -31,4 +32,40 @@ func TestRepairDespiteWrites(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A repair that does not put a page in its place says so. A page that has no users is not missed.
+func TestRepairFails(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		a, b := w.open(t, Config{}), w.open(t, Config{})
+		user := a.usersOn(t, 0, 1)[0]
+		at := PageAt{Page: 0, Sequence: 1}
+		b.way.places.Store(true)
+		if err := b.Repair(t.Context(), at); dependency(err) != "ledger" {
+			t.Errorf("without the ledger: %v", err)
+		}
+		b.way.places.Store(false)
+		b.steps.down.Store(true)
+		if err := b.Repair(t.Context(), at); dependency(err) != "pages" {
+			t.Errorf("without the store: %v", err)
+		}
+		b.steps.down.Store(false)
+		n := 0
+		b.useStore(beforeReplace{b.steps, func() {
+			n++
+			a.record(t, true, add(user, "hide", fmt.Sprint("p", n)))
+		}})
+		if err := b.Repair(t.Context(), at); err == nil || dependency(err) != "" {
+			t.Errorf("of a page that changes each time: %v", err)
+		}
+		b.useStore(b.steps)
+		must(t, b.Repair(t.Context(), at))
+
+		w.build(t)
+		w.change(t)
+		w.leave(t)
+		if err := b.Repair(t.Context(), at); err != nil {
+			t.Errorf("of a page that has no users any more: %v", err)
+		}
+	})
 }

@@ -192,6 +192,16 @@ func (s suite) followed(t *testing.T) {
 	if err := lease.Renew(ctx, time.Hour); !errors.Is(err, ledger.ErrFenced) {
 		t.Errorf("renewed a lease that was lost: %v", err)
 	}
+	third, err := l.Lease(ctx, "app", "three", []string{"hide"}, time.Hour, true)
+	if err != nil {
+		t.Fatalf("a lease taken by force: %v", err)
+	}
+	if err := second.Renew(ctx, time.Hour); !errors.Is(err, ledger.ErrFenced) {
+		t.Errorf("renewed a lease that was taken by force: %v", err)
+	}
+	must(t, third.Renew(ctx, 0))
+	second, err = l.Lease(ctx, "app", "two", []string{"hide"}, time.Hour, false)
+	must(t, err)
 	if _, err := l.Follow(ctx, time.Now(), ledger.Step{Lease: *second, From: "", To: "1"}, []ledger.Change{sourceChange([]ledger.Row{{Hash: 1, Owner: "v", Kind: "hide", Target: "p"}}, ledger.SourceChange{Removed: []ledger.Span{{}}})}); !errors.Is(err, ledger.ErrStrayRow) {
 		t.Errorf("a row that nobody added: %v", err)
 	}
@@ -215,6 +225,9 @@ func (s suite) followed(t *testing.T) {
 	for _, all := range [][]ledger.Source{polled.Sources, asked} {
 		if len(all) != 2 || !slices.Equal(all[0].Kinds, []string{"hide", "like"}) || all[1].Name != "bare" || all[1].Kinds != nil {
 			t.Errorf("sources %+v, want app with hide and like, and bare", all)
+		}
+		if until := time.Until(all[0].Until); until < 50*time.Minute || until > time.Hour {
+			t.Errorf("the lease of an hour ends in %v", until)
 		}
 	}
 	must(t, l.Unfollow(ctx, "like"))
@@ -315,6 +328,88 @@ func (s suite) begins(t *testing.T) {
 		rows, err := l.List(ctx, ledger.ListQuery{Hash: row.Hash, Owner: "u", Kind: "hide", Now: c.At, Limit: 2})
 		if err != nil || len(rows) != 1 || !rows[0].Since.Equal(first) {
 			t.Errorf("after change %d: %v, %v, want one since %v", n, rows, err, first)
+		}
+	}
+}
+
+// startsOver: a source that starts over has not been read whole, in the ledger and in the lease.
+// With a lease that was lost, neither that nor the end of a snapshot has an effect. A change that
+// is not valid moves nothing.
+func (s suite) startsOver(t *testing.T) {
+	l, ctx := s.make(t, 4), t.Context()
+	must(t, l.Declare(ctx, []ledger.Kind{{Name: "hide", Target: ledger.Post}}))
+	take := func(holder, position string) *ledger.Lease {
+		t.Helper()
+		lease, err := l.Lease(ctx, "app", holder, []string{"hide"}, time.Hour, true)
+		must(t, err)
+		if lease.Position != position {
+			t.Errorf("%s takes the lease at position %q, want %q", holder, lease.Position, position)
+		}
+		return lease
+	}
+	move := func(lease *ledger.Lease, to string) {
+		t.Helper()
+		_, err := l.Follow(ctx, at(0), ledger.Step{Lease: *lease, From: lease.Position, To: to}, nil)
+		must(t, err)
+	}
+	move(take("one", ""), "5")
+	lease := take("one", "5")
+	invalid := sourceChange([]ledger.Row{{Kind: "hide", Target: "p"}}, ledger.SourceChange{At: at(0), Added: []ledger.Span{{}}})
+	if _, err := l.Follow(ctx, at(0), ledger.Step{Lease: *lease, From: "5", To: "6"}, []ledger.Change{invalid}); err == nil {
+		t.Error("a change without an owner is followed")
+	}
+	must(t, lease.Settle(ctx, "5"))
+	if err := lease.Settle(ctx, "4"); !errors.Is(err, ledger.ErrFenced) {
+		t.Errorf("a snapshot ends at another position: %v, want ErrFenced", err)
+	}
+	must(t, lease.StartOver(ctx))
+	if lease.Position != "" {
+		t.Errorf("the lease is at position %q after a new start", lease.Position)
+	}
+	move(take("two", ""), "6")
+	for name, do := range map[string]func() error{
+		"a new start":           func() error { return lease.StartOver(ctx) },
+		"the end of a snapshot": func() error { return lease.Settle(ctx, "6") },
+	} {
+		if err := do(); !errors.Is(err, ledger.ErrFenced) {
+			t.Errorf("%s with a lost lease: %v, want ErrFenced", name, err)
+		}
+	}
+	take("two", "6")
+}
+
+// snapshotInParts: a snapshot tells two rows of an activity in different calls, and one of them
+// again. The activity ends when both were removed. A row that has ended does not stand for one that
+// is told.
+func (s suite) snapshotInParts(t *testing.T) {
+	l, ctx := s.make(t, 4), t.Context()
+	must(t, l.Declare(ctx, []ledger.Kind{{Name: "hide", Target: ledger.Post}}))
+	lease, err := l.Lease(ctx, "app", "one", []string{"hide"}, time.Hour, false)
+	must(t, err)
+	row := ledger.Row{Hash: hashOf("u"), Owner: "u", Kind: "hide", Target: "p"}
+	told := func(hash uint64) ledger.SourceChange {
+		return ledger.SourceChange{Reading: true, Added: []ledger.Span{{Row: hash}}}
+	}
+	removed := ledger.SourceChange{Removed: []ledger.Span{{}}}
+	for n, step := range []struct {
+		change ledger.SourceChange
+		left   int
+	}{
+		{told(1), 1}, {told(2), 1}, {told(1), 1}, {removed, 1}, {removed, 0},
+		{ledger.SourceChange{Added: []ledger.Span{{Until: at(6)}}}, 1},
+		{ledger.SourceChange{Added: []ledger.Span{{Row: 3}}}, 1},
+		{ledger.SourceChange{Added: []ledger.Span{{Row: 4}}}, 1}, {removed, 0}, // there was a row already
+		{ledger.SourceChange{Added: []ledger.Span{{Row: 5}}}, 1},
+		{told(6), 1}, {removed, 0}, // only what this snapshot tells gives the activity
+	} {
+		now := at(int64(n))
+		step.change.At = now
+		changes := []ledger.Change{sourceChange([]ledger.Row{row}, step.change)}
+		_, err := l.Follow(ctx, now, ledger.Step{Lease: *lease}, changes)
+		must(t, err)
+		query := ledger.ListQuery{Hash: row.Hash, Owner: "u", Kind: "hide", Now: now, Limit: 2}
+		if rows, err := l.List(ctx, query); err != nil || len(rows) != step.left {
+			t.Errorf("after step %d: %v, %v, want %d", n, rows, err, step.left)
 		}
 	}
 }

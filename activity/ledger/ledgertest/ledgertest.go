@@ -38,6 +38,8 @@ func Run(t *testing.T, fresh func(t *testing.T) (url string)) {
 		{"Begins", suite.begins},
 		{"Followed", suite.followed},
 		{"FollowedAnywhere", suite.followedAnywhere},
+		{"SnapshotInParts", suite.snapshotInParts},
+		{"StartsOver", suite.startsOver},
 		{"Stray", suite.stray},
 		{"RecordNothing", suite.recordNothing},
 		{"RecordNoEffect", suite.recordNoEffect},

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/feedfilter/feedfilter/activity/ledger"
 )
@@ -80,7 +81,7 @@ func (s suite) pagesInvalid(t *testing.T) {
 	}
 }
 
-// calls returns all methods that take a context.
+// calls returns the methods that take a context, except those that need a lease.
 func calls(l *ledger.Ledger) map[string]func(ctx context.Context) error {
 	return map[string]func(ctx context.Context) error{
 		"Record": func(ctx context.Context) error {
@@ -129,7 +130,13 @@ func calls(l *ledger.Ledger) map[string]func(ctx context.Context) error {
 		"Checkpoint":       func(ctx context.Context) error { _, _, err := l.Checkpoint(ctx, "id"); return err },
 		"SetCheckpoint":    func(ctx context.Context) error { return l.SetCheckpoint(ctx, "id", "1") },
 		"RemoveCheckpoint": func(ctx context.Context) error { return l.SetCheckpoint(ctx, "id", "") },
-		"Ping":             l.Ping,
+		"Lease": func(ctx context.Context) error {
+			_, err := l.Lease(ctx, "app", "one", nil, time.Hour, true)
+			return err
+		},
+		"Unfollow": func(ctx context.Context) error { return l.Unfollow(ctx, "hide") },
+		"Sources":  func(ctx context.Context) error { _, err := l.Sources(ctx); return err },
+		"Ping":     l.Ping,
 	}
 }
 
