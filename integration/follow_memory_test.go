@@ -12,6 +12,7 @@ import (
 // TestLongFollowMemory follows transactions of a hundred thousand rows, of a fifth under -short, or
 // of a million with at least ten minutes of chaos.duration: the follower takes at most 200 MiB.
 func TestLongFollowMemory(t *testing.T) {
+	t.Parallel()
 	w := newFollowWorld(t, 1, "4096")
 	w.limit = 20 * time.Minute
 	follow, _ := w.processes[len(w.processes)-1].(*followCommand) // it started first

@@ -35,7 +35,7 @@ const shortEach = 8
 func EachCall() iter.Seq[int64] {
 	first, each := int64(1), int64(1)
 	if testing.Short() {
-		first, each = 1+rand.Int64N(shortEach), shortEach
+		first, each = 1+rand.Int64N(shortEach), shortEach //nolint:gosec // no secret
 	}
 	return func(yield func(int64) bool) {
 		at := first
