@@ -128,7 +128,8 @@ func TestDegradedNamesEachKindOnce(t *testing.T) {
 	for _, d := range filter(t, r, feed.Request{Viewer: "1", Posts: posts}).Degraded {
 		names = append(names, d.Kind)
 	}
-	if slices.Sort(names); !slices.Equal(names, []string{"follow", "pin"}) {
+	slices.Sort(names)
+	if !slices.Equal(names, []string{"follow", "pin"}) {
 		t.Errorf("a feed is degraded by %v, want follow and pin", names)
 	}
 }

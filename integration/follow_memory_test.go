@@ -9,8 +9,9 @@ import (
 	"time"
 )
 
-// TestLongFollowMemory follows transactions of a hundred thousand rows, of a fifth under -short, or
-// of a million with at least ten minutes of chaos.duration: the follower takes at most 200 MiB.
+// TestLongFollowMemory follows transactions of a hundred thousand rows: the follower takes at most
+// 200 MiB. They have a fifth of that under -short, and a million with at least ten minutes of
+// chaos.duration.
 func TestLongFollowMemory(t *testing.T) {
 	t.Parallel()
 	w := newFollowWorld(t, 1, "4096")

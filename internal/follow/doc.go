@@ -18,14 +18,11 @@
 //
 // # How a position moves
 //
-//	         no position, or the source cannot go on from it
-//	      +---------------------------------------------------+
-//	      |                                                   |
-//	take the lease --> inspect --> start --> stream --> look --> record
-//	      ^               |          |          ^                  |
-//	      |               v          v          +------------------+
-//	   StopError: say   stop     full read --> position of its snapshot
-//	   what to mend
+//	take the lease --> inspect --> start -------------> stream --> look --> record
+//	      ^               |          |                   ^  ^       |         |
+//	      |               |          +--> full read -----+  +-------|---------+
+//	      |               +--> stop: the log says what to mend      |
+//	      +--- read whole: the catalog or the history is another ---+
 //
 // A full read creates the slot, reads the tables in the snapshot from which the slot begins,
 // compares them with the ledger, and records what differs. Then the ledger gets its first position.
