@@ -100,7 +100,7 @@ test-page: deps-page deps-servers ## Run the tests of the operations page in Chr
 # With ARGS=-short a part of them, as in continuous integration.
 test-long: deps-page deps-servers ## Run the long tests: faults at every step, chaos, large numbers.
 	$(GOTEST_TOOLS) -run '^TestLong' -timeout 25m $(ARGS) ./opspage & tools=$$!; \
-		$(GOTEST) -p $(JOBS) -parallel $(PARALLEL) -run '^TestLong' -timeout 25m $(ARGS) ./integration \
+		$(GOTEST) -run '^TestLong' -timeout 25m $(ARGS) ./integration \
 		$$(grep -rl --include='*_test.go' --exclude-dir=packaging --exclude-dir=tools '^func TestLong' . | \
 		xargs -n 1 dirname | sort -u); status=$$?; wait $$tools && exit $$status
 

@@ -146,11 +146,12 @@ func ask[T any](ctx context.Context, pl *poller, read func(ctx context.Context) 
 			return value, ctx.Err()
 		}
 		cause := context.Cause(limited)
-		if errors.Is(cause, errSlow) {
-			return value, Unavailable("ledger", cause)
-		}
+		// A process that was starved may not have pinged a ledger that hangs before the time was up.
 		if errors.Is(cause, errUnreachable) || pl.lost(ctx, err) {
 			return value, errUnreachable
+		}
+		if errors.Is(cause, errSlow) {
+			return value, Unavailable("ledger", cause)
 		}
 	}
 	return value, Unavailable("ledger", err)

@@ -142,6 +142,42 @@ func TestSlowQuestions(t *testing.T) {
 	})
 }
 
+// The ledger hangs while a question waits: it answered the last ping, and none since. The feed is
+// answered from its page, although the time of the question was up before the next ping was.
+func TestLedgerHangsDuringASlowQuestion(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, store := newLedger(t, 1), &favfilter.Memory{}
+		var pollsFail, questionsHang, pingsHang atomic.Bool
+		hangs := func(on *atomic.Bool) func(context.Context) error {
+			return func(ctx context.Context) error {
+				if on.Load() {
+					<-ctx.Done()
+					return ctx.Err()
+				}
+				return nil
+			}
+		}
+		partly := l.Around(before(failing(&pollsFail), "changed"))
+		partly = partly.Around(before(hangs(&questionsHang), "place", "sequence"))
+		partly = partly.Around(before(hangs(&pingsHang), "ping"))
+		a, b := newRigWith(t, store, l), startProcess(t, partly, store, Config{ScrubRate: 1})
+		a.record(t, true, add("1", "hide", "p"))
+		b.want(t, "1", "hide", "p", true)
+		pollsFail.Store(true)
+		time.Sleep(3 * time.Second)
+		questionsHang.Store(true)
+		time.AfterFunc(questionTimeout-pingAfter/2, func() { pingsHang.Store(true) })
+		start := time.Now()
+		b.want(t, "1", "hide", "p", true)
+		if took := time.Since(start); took < questionTimeout || took > questionTimeout+pingTimeout {
+			t.Errorf("the feed took %v, want between %v and %v", took, questionTimeout, questionTimeout+pingTimeout)
+		}
+		if s := b.Stats(); !s.LedgerDown {
+			t.Error("the ledger counts as reachable")
+		}
+	})
+}
+
 // A question fails at once, but the ledger answers a ping. The feed is refused.
 func TestFailedQuestion(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
