@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pglogrepl"
+
 	"github.com/feedfilter/feedfilter/activity"
 )
 
@@ -203,5 +205,32 @@ func TestCatalogGrew(t *testing.T) {
 	}
 	if differs := first.difference(of(nil, "t 2", "p2 4", "publication 3")); differs != "p1 is gone, p2 is new, t was altered" {
 		t.Errorf("differs %q", differs)
+	}
+}
+
+// The old row of a partition may have only its key, although the root has the whole one. It counts
+// if the key has all columns of the file. Otherwise an undo would be lost.
+func TestKeyOfAPartition(t *testing.T) {
+	tables, err := ParseTables([]byte(`{"tables": [{"table": "blocks", "kind": "block", "user": "a", "target": "b"}]}`), activity.BuiltinKinds())
+	must(t, err)
+	d := newDecoder(newMapper(tables, activity.BuiltinKinds()), map[uint32]string{1: "public.blocks"})
+	_, err = d.decode(&pglogrepl.RelationMessage{
+		RelationID: 1, Namespace: "public", RelationName: "blocks", ReplicaIdentity: 'f',
+		Columns: []*pglogrepl.RelationMessageColumn{{Name: "a"}, {Name: "b"}, {Name: "note"}},
+	})
+	must(t, err)
+	value := func(text string) *pglogrepl.TupleDataColumn {
+		return &pglogrepl.TupleDataColumn{DataType: pglogrepl.TupleDataTypeText, Data: []byte(text)}
+	}
+	null := &pglogrepl.TupleDataColumn{DataType: pglogrepl.TupleDataTypeNull}
+	for _, c := range []struct {
+		b      *pglogrepl.TupleDataColumn
+		undone int
+	}{{value("2"), 1}, {null, 0}} {
+		old := &pglogrepl.TupleData{Columns: []*pglogrepl.TupleDataColumn{value("1"), c.b, null}}
+		changes, err := d.decode(&pglogrepl.DeleteMessage{RelationID: 1, OldTupleType: pglogrepl.DeleteMessageTupleTypeKey, OldTuple: old})
+		if len(changes) != c.undone || (err == nil) != (c.undone > 0) || err != nil && !errors.Is(err, errAltered) {
+			t.Errorf("%d undos, error %v, want %d", len(changes), err, c.undone)
+		}
 	}
 }

@@ -121,7 +121,7 @@ type relation struct {
 	tables  []*Table // of the file, as which it counts
 	name    string
 	columns []string
-	full    bool // the stream has the whole old row
+	full    bool // the stream has the whole old row, but for partitions with another replica identity
 }
 
 // row returns a row of the table; nil: there is none. old has the values that it does not repeat.
@@ -223,13 +223,15 @@ func (d *decoder) row(id uint32, kind uint8, before, after *pglogrepl.TupleData)
 	switch {
 	case r == nil:
 		return nil, fmt.Errorf("relation %d was not described", id)
-	case r.full && len(r.tables) > 0 && kind != pglogrepl.UpdateMessageTupleTypeOld:
-		return nil, fmt.Errorf("%w: a partition of %s has another replica identity than FULL", errAltered, r.name)
 	case before == nil && after == nil:
 		return nil, nil
 	}
 	var invalid error
 	for _, t := range r.tables {
+		// The root describes its partitions, of which one may have a key. No column of a key is NULL.
+		if r.full && kind == pglogrepl.UpdateMessageTupleTypeKey && before != nil && !r.row(before, nil).hasAll(t.columns()) {
+			return nil, fmt.Errorf("%w: old values of %s are not in the stream: a partition has another replica identity", errAltered, r.name)
+		}
 		changes, err := d.changes(t, d.at, r.row(before, nil), r.row(after, before))
 		if _, bad := errors.AsType[*rowError](err); bad {
 			invalid = err

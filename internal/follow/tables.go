@@ -191,6 +191,11 @@ func (t *Table) columns() []string {
 // the column.
 type row func(column string) (text *string, known bool)
 
+// hasAll reports whether none of the columns is NULL or unknown.
+func (r row) hasAll(columns []string) bool {
+	return !slices.ContainsFunc(columns, func(column string) bool { text, _ := r(column); return text == nil })
+}
+
 // mapped is what a row gives.
 type mapped struct {
 	item
