@@ -74,6 +74,7 @@ func (p *Pages) Write(ctx context.Context, changes []ledger.Change) (Written, er
 // that begins after [Pages.Reach] sees them. Their way to the pages goes on, beside the next call.
 // An error that wraps ledger.ErrFenced or ledger.ErrStrayRow means that nothing was changed.
 func (p *Pages) Follow(ctx context.Context, step ledger.Step, changes []ledger.Change) error {
+	defer p.poller.stepped()
 	if len(changes) == 0 { // no page changes
 		_, err := p.poller.ledger.Follow(ctx, p.storage.now(), step, nil)
 		return Unavailable("ledger", err)

@@ -43,6 +43,8 @@ type follower struct {
 	flight  *poll // in progress
 	pinging *ping // in progress
 	heard   int64 // when the ledger last answered, as elapsed
+	// step is closed when this process next records changes of a source; nil: nobody waits for it.
+	step chan struct{}
 
 	since ledger.Cursor // where the next poll starts; a poll in progress owns it
 }
@@ -229,11 +231,34 @@ func (p *poll) wait(ctx context.Context) error {
 // reachEvery is the pause between two polls of those who wait for a source.
 const reachEvery = 5 * time.Millisecond
 
+// nextStep returns a channel that is closed when this process next records changes of a source.
+func (pl *poller) nextStep() <-chan struct{} {
+	f := &pl.follow
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.step == nil {
+		f.step = make(chan struct{})
+	}
+	return f.step
+}
+
+// stepped tells those that wait for a source that the ledger has changes of one.
+func (pl *poller) stepped() {
+	f := &pl.follow
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.step != nil {
+		close(f.step)
+		f.step = nil
+	}
+}
+
 // reach polls until reached reports true of the sources, or an error. All that wait share the
-// polls.
+// polls. If this process follows the source, they need not wait for the time of the next poll.
 func (pl *poller) reach(ctx context.Context, reached func([]ledger.Source) (bool, error)) error {
 	defer admission.Pause(ctx)()
 	for asked := false; ; asked = true {
+		step := pl.nextStep() // before the sources are looked at
 		if known := pl.follow.sources.Load(); known != nil {
 			done, err := reached(*known)
 			if done || err != nil && asked { // an earlier poll may not know the source yet
@@ -242,6 +267,7 @@ func (pl *poller) reach(ctx context.Context, reached func([]ledger.Source) (bool
 		}
 		if asked {
 			select {
+			case <-step:
 			case <-time.After(reachEvery):
 			case <-ctx.Done():
 				return ctx.Err()

@@ -103,6 +103,15 @@ type catalog struct {
 
 // catalogOf reads the catalog as conn sees it.
 func (s *source) catalogOf(ctx context.Context, conn *pgx.Conn) (*catalog, error) {
+	rows, err := conn.Query(ctx, catalogSQL, s.catalogArgs()...)
+	if err != nil {
+		return nil, fmt.Errorf("look at the catalog of the source: %w", err)
+	}
+	return readCatalog(rows)
+}
+
+// catalogArgs are the arguments of catalogSQL.
+func (s *source) catalogArgs() []any {
 	var schemas, tables, columns []string
 	for i := range s.tables {
 		schema, table := s.tables[i].name()
@@ -110,15 +119,15 @@ func (s *source) catalogOf(ctx context.Context, conn *pgx.Conn) (*catalog, error
 			schemas, tables, columns = append(schemas, schema), append(tables, table), append(columns, column)
 		}
 	}
-	rows, err := conn.Query(ctx, catalogSQL, schemas, tables, columns, s.name)
-	if err != nil {
-		return nil, fmt.Errorf("look at the catalog of the source: %w", err)
-	}
+	return []any{schemas, tables, columns, s.name}
+}
+
+func readCatalog(rows pgx.Rows) (*catalog, error) {
 	c := &catalog{lines: make(map[string]string), roots: make(map[uint32]string)}
 	var oid uint32
 	var root, made bool
 	var name, line string
-	_, err = pgx.ForEachRow(rows, []any{&oid, &root, &name, &made, &line}, func() error {
+	_, err := pgx.ForEachRow(rows, []any{&oid, &root, &name, &made, &line}, func() error {
 		if name == timelineLine {
 			c.timeline = line
 			return nil
@@ -141,10 +150,22 @@ func (s *source) catalogOf(ctx context.Context, conn *pgx.Conn) (*catalog, error
 	return c, nil
 }
 
-// changing reports whether a transaction may have changed the catalog that is not visible yet.
-func (s *source) changing(ctx context.Context, conn *pgx.Conn, known *catalog) (is bool, err error) {
-	err = conn.QueryRow(ctx, changingSQL, known.oids, s.name).Scan(&is)
-	return is, err
+// catalogAfter reads the catalog, and reports whether a transaction may have changed the known one
+// that was not visible when the read began.
+//
+// Both queries go out at once. Each sees what is committed when it begins, which is the isolation
+// level of the connection: so what the first sees as ended is visible to the second.
+func (s *source) catalogAfter(ctx context.Context, conn *pgx.Conn, known *catalog) (now *catalog, changing bool, err error) {
+	both := new(pgx.Batch)
+	both.Queue(changingSQL, known.oids, s.name).QueryRow(func(row pgx.Row) error { return row.Scan(&changing) })
+	both.Queue(catalogSQL, s.catalogArgs()...).Query(func(rows pgx.Rows) (err error) {
+		now, err = readCatalog(rows)
+		return err
+	})
+	if err := conn.SendBatch(ctx, both).Close(); err != nil {
+		return nil, false, fmt.Errorf("look at the catalog of the source: %w", err)
+	}
+	return now, changing, nil
 }
 
 // sum returns a number that differs for another catalog.

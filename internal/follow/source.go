@@ -95,6 +95,11 @@ func (s *source) connect(ctx context.Context, replication bool) (*pgx.Conn, erro
 	} else {
 		// A query fails rather than leave out rows that a policy hides from the role.
 		c.RuntimeParams["row_security"] = "off"
+		// Two queries in a batch see what is committed when each begins. Planning and compiling a
+		// look at the catalog takes longer than the look.
+		c.RuntimeParams["default_transaction_isolation"] = "read committed"
+		c.RuntimeParams["plan_cache_mode"] = "force_generic_plan"
+		c.RuntimeParams["jit"] = "off"
 	}
 	conn, err := pgx.ConnectConfig(ctx, c)
 	if err != nil {

@@ -217,7 +217,7 @@ func (r *receiver) status(ctx context.Context) error {
 
 // applier records events in groups: as many transactions of the source as wait, up to the size of a
 // group. It records only what a look at the catalog has proved, which began after that was
-// received. The next look runs while a group is recorded.
+// received. While a group is recorded, the next is received and looked at.
 type applier struct {
 	f      *Follower
 	src    *activity.Source
@@ -241,8 +241,18 @@ type applier struct {
 	busy   bool // a look is in progress
 	proved mark // is recorded next, if it is more than at
 
+	recording *recording // in progress; nil: none is
+
 	touched *touched                     // nil: no resync
 	differ  chan []activity.SourceChange // found by the resync
+}
+
+// recording is a group that is being recorded.
+type recording struct {
+	mark
+
+	began time.Time
+	ended chan error
 }
 
 // mark is a part of the stream that ends with a transaction, or within one after a part of it.
@@ -260,6 +270,11 @@ func newApplier(f *Follower, src *activity.Source, at position, again replay, ev
 }
 
 func (a *applier) run(ctx context.Context) error {
+	defer func() { // nothing is recorded after this
+		if a.recording != nil {
+			<-a.recording.ended
+		}
+	}()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
@@ -276,13 +291,8 @@ func (a *applier) run(ctx context.Context) error {
 		default:
 		}
 		a.look()
-		switch {
-		case a.proved.to != a.at:
-			if err := a.flush(ctx); err != nil {
-				return err
-			}
-			continue
-		case a.ended != nil && a.received.to == a.at:
+		a.record(ctx)
+		if a.ended != nil && a.received.to == a.at {
 			return errors.Join(context.Cause(ctx), a.ended)
 		}
 		timer.Reset(a.idle)
@@ -294,12 +304,19 @@ func (a *applier) run(ctx context.Context) error {
 
 // wait waits until there is something to do.
 func (a *applier) wait(ctx context.Context, events <-chan event, idle <-chan time.Time) error {
+	differ := a.differ
+	var recorded <-chan error
+	if a.recording != nil {
+		differ, recorded = nil, a.recording.ended
+	}
 	select {
 	case e, ok := <-events:
 		return a.take(e, ok)
 	case l := <-a.looks:
 		return a.prove(l)
-	case found := <-a.differ:
+	case err := <-recorded:
+		return a.recorded(ctx, err)
+	case found := <-differ:
 		return a.mend(ctx, found)
 	case <-idle:
 		return nil
@@ -379,10 +396,9 @@ func (a *applier) end(e event) error {
 	return nil
 }
 
-// look begins a look at the catalog, if one would prove more. If only the position has moved, it
-// waits for the time of idle.
+// look begins a look at the catalog, if one would prove more.
 func (a *applier) look() {
-	if r := a.received; a.busy || r.to == a.proved.to || r.changes == 0 && a.ended == nil && time.Since(a.moved) < a.idle {
+	if a.busy || a.received.to == a.proved.to || a.waits(a.received) {
 		return
 	}
 	a.looked, a.busy = a.received, true
@@ -409,30 +425,47 @@ func (a *applier) mend(ctx context.Context, found []activity.SourceChange) error
 	return a.src.Record(ctx, a.at.String(), found) // at is what the ledger has
 }
 
-// flush records what is proved, and the position after it.
-func (a *applier) flush(ctx context.Context) error {
-	n := a.proved.changes
-	start := time.Now()
-	if err := a.src.Record(ctx, a.proved.to.String(), a.pending[:n]); err != nil {
-		if ctx.Err() == nil && a.f.group.failed(n, err) {
+// waits reports whether it is too early for a mark that is a position alone.
+func (a *applier) waits(m mark) bool {
+	return m.changes == 0 && a.ended == nil && time.Since(a.moved) < a.idle
+}
+
+// record begins to record what is proved, and the position after it.
+func (a *applier) record(ctx context.Context) {
+	if a.recording != nil || a.proved.to == a.at || a.waits(a.proved) {
+		return
+	}
+	r := &recording{mark: a.proved, began: time.Now(), ended: make(chan error, 1)}
+	group := a.pending[:r.changes]
+	a.pending = slices.Clone(a.pending[r.changes:])
+	for _, m := range []*mark{&a.received, &a.looked, &a.proved} { // a look in progress proves the group, too
+		m.changes -= r.changes
+	}
+	a.recording = r
+	go func() { r.ended <- a.src.Record(ctx, r.to.String(), group) }()
+}
+
+// recorded takes the end of a recording.
+func (a *applier) recorded(ctx context.Context, err error) error {
+	r := a.recording
+	a.recording = nil
+	if err != nil {
+		if ctx.Err() == nil && a.f.group.failed(r.changes, err) {
 			a.f.Log.WarnContext(ctx, "the ledger is slow: recording in smaller groups", "changes", a.f.group.most())
 		}
 		return err // whether the ledger has the group is not known: a new lease tells
 	}
 	a.moved = time.Now()
-	if n > 0 {
-		a.f.group.worked(a.moved.Sub(start))
+	if r.changes > 0 {
+		a.f.group.worked(a.moved.Sub(r.began))
 	}
-	if n > 0 || a.proved.to.lsn-a.at.lsn > quiet {
+	if r.changes > 0 || r.to.lsn-a.at.lsn > quiet {
 		a.idle = moveEvery
 	} else {
 		a.idle = min(2*a.idle, maxIdle)
 	}
-	a.pending = append(a.pending[:0], a.pending[n:]...)
-	a.received.changes -= n
-	a.looked.changes -= n // of a look that began meanwhile, and has these, too
-	a.at, a.proved.changes = a.proved.to, 0
-	a.f.committed.Store(a.proved.committed.UnixNano())
+	a.at = r.to
+	a.f.committed.Store(r.committed.UnixNano())
 	a.f.recorded.Store(uint64(a.at.lsn))
 	return nil
 }

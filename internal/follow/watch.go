@@ -9,9 +9,9 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// restOfLooks is the least pause after a look, as a multiple of its time. So the looks at the
-// catalog take at most half of a connection of the source, however many tables it has.
-const restOfLooks = 1
+// shortLook is how long a look may take without a pause after it. Longer ones, of a source with
+// hundreds of tables, take at most half of the time of their connection.
+const shortLook = 2 * time.Millisecond
 
 // changingPause is the time between two looks at whether a transaction still changes the catalog.
 const changingPause = 5 * time.Millisecond
@@ -47,7 +47,7 @@ func (w *watcher) run(ctx context.Context) {
 		sum, err := w.look(ctx)
 		took := time.Since(start)
 		w.ended <- lookedAt{sum, err}
-		if err != nil || pause(ctx, restOfLooks*took) != nil {
+		if err != nil || took > shortLook && pause(ctx, took) != nil {
 			return
 		}
 	}
@@ -58,21 +58,15 @@ func (w *watcher) run(ctx context.Context) {
 func (w *watcher) look(ctx context.Context) (uint64, error) {
 	ctx, cancel := context.WithTimeout(ctx, w.f.silence) // the source may hang
 	defer cancel()
-	for {
-		changing, err := w.f.changing(ctx, w.conn, w.known)
-		if err != nil {
-			return 0, fmt.Errorf("look at the catalog of the source: %w", err)
+	var now *catalog
+	for changing := true; changing; {
+		var err error
+		if now, changing, err = w.f.catalogAfter(ctx, w.conn, w.known); err != nil {
+			return 0, err
 		}
-		if !changing {
-			break
-		}
-		if pause(ctx, changingPause) != nil {
+		if changing && pause(ctx, changingPause) != nil {
 			return 0, errors.New("a transaction that changes a followed table or its publication has not ended")
 		}
-	}
-	now, err := w.f.catalogOf(ctx, w.conn) // after that: what was visible then is visible now
-	if err != nil {
-		return 0, err
 	}
 	if now.timeline != w.known.timeline {
 		return 0, errors.New("the source has failed over")
