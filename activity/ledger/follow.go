@@ -41,7 +41,11 @@ type Source struct {
 	Position string
 	Holder   string    // the process that has the lease, or had it last
 	Until    time.Time // end of the lease, by the ledger's clock
-	Kinds    []string  // in order
+	// Followed is a time by the ledger's clock: all that the source had committed until then is in
+	// the ledger. Zero: not known, because nobody has followed the source yet, or a version that
+	// does not tell.
+	Followed time.Time
+	Kinds    []string // in order
 }
 
 // Lease lets its holder alone write the kinds of a source.
@@ -57,6 +61,7 @@ type Lease struct {
 type Step struct {
 	Lease    Lease
 	From, To string
+	Followed time.Time // that of the [Source], after it; zero: as before
 }
 
 // Span is the time for which a row of a source counts. Since is zero for a row that does not say.
@@ -127,7 +132,7 @@ func (s *Lease) take(
 		}
 	}
 	s.Position = ""
-	writes := []statement{{sql: releaseKindsSQL, args: []any{s.Source}}}
+	writes := []statement{{sql: releaseKindsSQL, args: []any{s.Source}}, {sql: newSourceSQL, args: []any{s.Source}}}
 	for _, kind := range kinds {
 		writes = append(writes, statement{sql: followKindSQL, args: []any{s.Source, kind}})
 	}
@@ -177,14 +182,15 @@ func (sql *dialect) leaseClock(into *time.Time) statement {
 	return statement{sql: sql.clock, into: []any{&us}, each: func() error { *into = time.UnixMicro(us); return nil }}
 }
 
-// Renew extends the lease, or ends it if lasts is 0. An error wraps ErrFenced if it was lost.
-func (s *Lease) Renew(ctx context.Context, lasts time.Duration) error {
+// Renew extends the lease, or ends it if lasts is 0. followed is that of the [Source]; zero: as
+// before. An error wraps ErrFenced if the lease was lost.
+func (s *Lease) Renew(ctx context.Context, lasts time.Duration, followed time.Time) error {
 	return s.transact(ctx, "renew", func(ctx context.Context, t transaction) error {
 		var now time.Time
 		if err := t.begin(ctx, s.ledger.sql.leaseClock(&now)); err != nil {
 			return err
 		}
-		return fenced(ctx, t, statement{sql: renewLeaseSQL, args: []any{now.Add(lasts).UnixMicro(), s.Source, s.fence}})
+		return fenced(ctx, t, statement{sql: renewLeaseSQL, args: []any{now.Add(lasts).UnixMicro(), micros(followed), s.Source, s.fence}})
 	})
 }
 
@@ -208,7 +214,7 @@ func (s *Lease) StartOver(ctx context.Context) error {
 // Settle forgets the hashes of rows that alone give their activity, once a snapshot was read.
 // position is the source's. An error wraps ErrFenced if the lease was lost.
 func (s *Lease) Settle(ctx context.Context, position string) error {
-	return s.forget(ctx, "settle", s.move(position, position), "%},{%")
+	return s.forget(ctx, "settle", s.move(position, position, time.Time{}), "%},{%")
 }
 
 // forget forgets rows of the source, except those whose text is like except, in as many
@@ -237,8 +243,16 @@ func (s *Lease) forget(ctx context.Context, operation string, fence statement, e
 }
 
 // move is an update for fenced.
-func (s *Lease) move(from, to string) statement {
-	return statement{sql: moveSourceSQL, args: []any{to, s.Source, s.fence, from}}
+func (s *Lease) move(from, to string, followed time.Time) statement {
+	return statement{sql: moveSourceSQL, args: []any{to, micros(followed), s.Source, s.fence, from}}
+}
+
+// micros returns a time as the ledger keeps it: 0 if it is zero.
+func micros(t time.Time) int64 {
+	if t.IsZero() {
+		return 0
+	}
+	return t.UnixMicro()
 }
 
 // fenced runs an update of a source that returns a row if the lease is the ledger's.
@@ -286,15 +300,18 @@ func (l *Ledger) Sources(ctx context.Context) ([]Source, error) {
 // their kinds.
 func sourcesQuery(into *[]Source) statement {
 	var s Source
-	var until int64
+	var until, followed int64
 	var kind string
 	return statement{
-		sql: allSourcesSQL, into: []any{&s.Name, &s.Position, &s.Holder, &until, &kind},
+		sql: allSourcesSQL, into: []any{&s.Name, &s.Position, &s.Holder, &until, &followed, &kind},
 		reset: func() { *into = nil },
 		each: func() error {
 			all := *into
 			if n := len(all); n == 0 || all[n-1].Name != s.Name {
-				s.Until, s.Kinds = time.UnixMicro(until).UTC(), nil
+				s.Until, s.Followed, s.Kinds = time.UnixMicro(until).UTC(), time.Time{}, nil
+				if followed > 0 {
+					s.Followed = time.UnixMicro(followed).UTC()
+				}
 				all = append(all, s)
 			}
 			if last := &all[len(all)-1]; kind != "" {
@@ -371,7 +388,7 @@ func (l *Ledger) lookupRepeats(p *plan) (s statement) {
 // follow moves the position, and sets the state of each entry after a source's changes. It returns
 // statements that note which activities several rows give from now on, and which no longer.
 func (l *Ledger) follow(ctx context.Context, t transaction, p *plan, now time.Time) ([]statement, error) {
-	if err := fenced(ctx, t, p.step.Lease.move(p.step.From, p.step.To)); err != nil {
+	if err := fenced(ctx, t, p.step.Lease.move(p.step.From, p.step.To, p.step.Followed)); err != nil {
 		return nil, err
 	}
 	for _, e := range p.entries {

@@ -313,7 +313,7 @@ func (server shared) testLeaseByTheServersClock(t testing.TB) {
 	one, err := lease("one")
 	must(t, err)
 	set("30 minutes")
-	must(t, one.Renew(t.Context(), time.Hour))
+	must(t, one.Renew(t.Context(), time.Hour, time.Time{}))
 	set("89 minutes")
 	if _, err := lease("two"); !errors.Is(err, ledger.ErrHeld) {
 		t.Errorf("a minute before the end: %v", err)
@@ -325,7 +325,7 @@ func (server shared) testLeaseByTheServersClock(t testing.TB) {
 	if _, err := lease("three"); !errors.Is(err, ledger.ErrHeld) {
 		t.Errorf("a minute before the end of the second: %v", err)
 	}
-	must(t, two.Renew(t.Context(), 0))
+	must(t, two.Renew(t.Context(), 0, time.Time{}))
 	if _, err := lease("three"); err != nil {
 		t.Errorf("once the second was ended: %v", err)
 	}

@@ -55,14 +55,17 @@ const (
 	putLayoutSQL     = `INSERT INTO layouts (pages, state) VALUES ($1, $2)`
 	deleteLayoutsSQL = `DELETE FROM layouts`
 
-	allSourcesSQL = `SELECT s.name, s.position, s.holder, s.until, coalesce(k.name, '')
+	allSourcesSQL = `SELECT s.name, s.position, s.holder, s.until, s.followed, coalesce(k.name, '')
 		FROM sources s LEFT JOIN kinds k ON k.source = s.name ORDER BY s.name, k.name`
-	followKindSQL          = `UPDATE kinds SET source = $1 WHERE name = $2`
-	releaseKindsSQL        = `UPDATE kinds SET source = '' WHERE source = $1`
-	putSourceSQL           = `INSERT INTO sources (name, position, fence, holder, until) VALUES ($1, '', 0, '', 0) ON CONFLICT DO NOTHING`
-	takeLeaseSQL           = `UPDATE sources SET position = $1, fence = $2, holder = $3, until = $4 WHERE name = $5`
-	renewLeaseSQL          = `UPDATE sources SET until = $1 WHERE name = $2 AND fence = $3 RETURNING fence`
-	moveSourceSQL          = `UPDATE sources SET position = $1 WHERE name = $2 AND fence = $3 AND position = $4 RETURNING fence`
+	followKindSQL   = `UPDATE kinds SET source = $1 WHERE name = $2`
+	releaseKindsSQL = `UPDATE kinds SET source = '' WHERE source = $1`
+	putSourceSQL    = `INSERT INTO sources (name, position, fence, holder, until) VALUES ($1, '', 0, '', 0) ON CONFLICT DO NOTHING`
+	takeLeaseSQL    = `UPDATE sources SET position = $1, fence = $2, holder = $3, until = $4 WHERE name = $5`
+	newSourceSQL    = `UPDATE sources SET followed = 0 WHERE name = $1`
+	renewLeaseSQL   = `UPDATE sources SET until = $1, ` + followedSQL + ` WHERE name = $3 AND fence = $4 RETURNING fence`
+	moveSourceSQL   = `UPDATE sources SET position = $1, ` + followedSQL + `
+		WHERE name = $3 AND fence = $4 AND position = $5 RETURNING fence`
+	followedSQL            = `followed = CASE WHEN followed < $2 THEN $2 ELSE followed END`
 	startOverSQL           = `UPDATE sources SET position = '' WHERE name = $1 AND fence = $2 RETURNING fence`
 	endLeaseSQL            = `UPDATE sources SET fence = fence + 1, until = 0 WHERE name = (SELECT source FROM kinds WHERE name = $1)`
 	deleteRepeatsSQL       = `DELETE FROM repeats WHERE kind = $1`

@@ -6,8 +6,10 @@ import (
 	"encoding/binary"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
+	"github.com/jackc/pglogrepl"
 	"github.com/jackc/pgx/v5"
 )
 
@@ -59,6 +61,7 @@ SELECT 0, false, 'publication', false, concat_ws(' ', p.oid, p.xmin,
 			FROM pg_publication_rel e WHERE e.prpubid = p.oid AND e.prrelid IN (SELECT oid FROM trees)))
 	FROM pg_publication p WHERE p.pubname = $4
 UNION ALL SELECT 0, false, 'timeline', false, left(pg_walfile_name(pg_current_wal_lsn()), 8)
+UNION ALL SELECT 0, false, 'end', false, concat_ws(' ', pg_current_wal_insert_lsn(), current_setting('wal_block_size'))
 ORDER BY 1`
 
 // changingSQL reports whether a transaction may have changed the catalog, and is not visible yet.
@@ -80,9 +83,15 @@ SELECT EXISTS (SELECT FROM locks l
 	OR EXISTS (SELECT FROM pg_publication p WHERE p.pubname = $2 AND p.xmax <> '0'::xid
 		AND p.xmax::text::bigint >= pg_snapshot_xmin(pg_current_snapshot())::text::bigint % 4294967296)`
 
-// timelineLine is the name of the line of the timeline. A standby, which has none, refuses the
-// query.
-const timelineLine = "timeline"
+// timelineLine and endLine are the names of the lines of the timeline and of the end of the log.
+// Each lets a standby, which has none, refuse the query.
+//
+// The end is that of what is written, which may not be on disk yet: with synchronous_commit off,
+// others see a commit before that.
+const (
+	timelineLine = "timeline"
+	endLine      = "end"
+)
 
 // errAltered means that the catalog is not that of the moment in which the tables were read. The
 // stream may lack changes.
@@ -95,6 +104,7 @@ type catalog struct {
 	// timeline is that of the server, in hexadecimal digits. It is not part of the sum: a
 	// failover changes no table.
 	timeline string
+	end      pglogrepl.LSN // of the log of the server, when the catalog was read
 
 	roots map[uint32]string // "schema.name" of the tables of the file, by oid
 	// made are the partitions that were made as such, and not rewritten since, in order of oid.
@@ -127,10 +137,14 @@ func readCatalog(rows pgx.Rows) (*catalog, error) {
 	var oid uint32
 	var root, made bool
 	var name, line string
-	_, err := pgx.ForEachRow(rows, []any{&oid, &root, &name, &made, &line}, func() error {
-		if name == timelineLine {
+	_, err := pgx.ForEachRow(rows, []any{&oid, &root, &name, &made, &line}, func() (err error) {
+		switch name {
+		case timelineLine:
 			c.timeline = line
 			return nil
+		case endLine:
+			c.end, err = endOfLog(line)
+			return err
 		}
 		c.lines[name] = line
 		if oid != 0 {
@@ -148,6 +162,27 @@ func readCatalog(rows pgx.Rows) (*catalog, error) {
 		return nil, fmt.Errorf("look at the catalog of the source: %w", err)
 	}
 	return c, nil
+}
+
+// pageHeader is the most that the header of a page of the log takes, in bytes.
+const pageHeader = 40
+
+// endOfLog parses the place up to which a server has written its log, and the size of a page. Where
+// a page begins, the place is the one behind its header. No record ends there, so the stream would
+// not come that far before the next record.
+func endOfLog(line string) (end pglogrepl.LSN, err error) {
+	at, size, _ := strings.Cut(line, " ")
+	page, err := strconv.ParseUint(size, 10, 64)
+	if err != nil || page == 0 {
+		return 0, fmt.Errorf("the end of the log of the source is %q", line)
+	}
+	if end, err = pglogrepl.ParseLSN(at); err != nil {
+		return 0, err
+	}
+	if in := uint64(end) % page; in <= pageHeader {
+		end -= pglogrepl.LSN(in)
+	}
+	return end, nil
 }
 
 // catalogAfter reads the catalog, and reports whether a transaction may have changed the known one

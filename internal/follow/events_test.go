@@ -229,7 +229,7 @@ func TestHeartbeats(t *testing.T) {
 		soon(t, "the source to be followed", followed)
 		src, err := s.recorder.Follow(t.Context(), "app", "events", s.tables.Kinds(), time.Second, false)
 		must(t, err)
-		must(t, src.Renew(t.Context(), 0)) // as if no event had come for long
+		must(t, src.Renew(t.Context(), 0, time.Time{})) // as if no event had come for long
 		soon(t, "the source not to be followed", func() bool { return !followed() })
 	}
 }

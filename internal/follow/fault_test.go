@@ -134,7 +134,7 @@ func TestFollowFenced(t *testing.T) {
 		return err == nil
 	})
 	for _, err := range []error{
-		paused.Record(ctx, position{lsn: 2}.String(), nil), paused.Renew(ctx, time.Minute), paused.StartOver(ctx), paused.Record(ctx, "", nil),
+		paused.Record(ctx, position{lsn: 2}.String(), nil), paused.Renew(ctx, time.Minute, time.Time{}), paused.StartOver(ctx), paused.Record(ctx, "", nil),
 	} {
 		if !errors.Is(err, ledger.ErrFenced) {
 			t.Errorf("a follower without the lease: %v", err)

@@ -19,8 +19,9 @@ import (
 
 const (
 	// leaseTime is how long a follower that was killed keeps others from following.
-	leaseTime  = 8 * time.Second
-	renewEvery = 2 * time.Second
+	leaseTime = 8 * time.Second
+	// renewEvery is how often the ledger hears that the source is followed, at least.
+	renewEvery = time.Second
 	retryPause = time.Second
 	// endTimeout bounds the end of a lease when the process stops.
 	endTimeout = 2 * time.Second
@@ -57,8 +58,9 @@ type Follower struct {
 
 	active           atomic.Bool
 	snapshots        atomic.Uint64
-	walEnd, recorded atomic.Uint64 // end of the source's log, and the ledger's position
-	committed        atomic.Int64  // when the ledger lacked nothing, by the source's clock, in unix nanoseconds
+	walEnd, recorded atomic.Uint64             // end of the source's log, and the ledger's position
+	committed        atomic.Int64              // when the ledger lacked nothing, by the source's clock, in unix nanoseconds
+	lacksAfter       atomic.Pointer[time.Time] // all that the source committed until then is in the ledger
 	log              atomic.Pointer[KeptLog]
 	trouble          atomic.Pointer[string]
 }
@@ -183,7 +185,7 @@ func (f *Follower) follow(ctx context.Context) error {
 	renewing.Wait()
 	ending, stop := context.WithTimeout(context.WithoutCancel(ctx), endTimeout)
 	defer stop()
-	if ended := src.Renew(ending, 0); ended != nil && !errors.Is(ended, ledger.ErrFenced) {
+	if ended := src.Renew(ending, 0, f.followed()); ended != nil && !errors.Is(ended, ledger.ErrFenced) {
 		f.Log.WarnContext(ctx, "cannot end the lease: another process has to wait for its end", "error", ended)
 	}
 	return err
@@ -203,10 +205,23 @@ func (f *Follower) mayLease(ctx context.Context) error {
 	return f.wantOwn(ctx, conn)
 }
 
+// clock returns a time of this process by the ledger's clock.
+func (f *Follower) clock(at time.Time) time.Time { return f.recorder.Now().Add(-time.Since(at)) }
+
+// followed returns until when the ledger lacks nothing that the source committed, by the ledger's
+// clock; zero: not known.
+func (f *Follower) followed() time.Time {
+	until := f.lacksAfter.Load()
+	if until == nil {
+		return time.Time{}
+	}
+	return f.clock(*until)
+}
+
 // renew renews the lease until ctx ends, or ends ctx when the lease is lost.
 func (f *Follower) renew(ctx context.Context, src *activity.Source, lost context.CancelCauseFunc) {
 	for pause(ctx, renewEvery) == nil {
-		if err := src.Renew(ctx, leaseTime); errors.Is(err, ledger.ErrFenced) {
+		if err := src.Renew(ctx, leaseTime, f.followed()); errors.Is(err, ledger.ErrFenced) {
 			lost(err)
 		}
 	}

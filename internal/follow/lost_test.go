@@ -341,7 +341,7 @@ func TestFollowStrayRow(t *testing.T) {
 	must(t, src.Record(t.Context(), src.Position, []activity.SourceChange{
 		{User: "1", Kind: "block", Target: "2", At: time.Now(), Whole: true}, {User: "1", Kind: "block", Target: "3", At: time.Now(), Whole: true},
 	}))
-	must(t, src.Renew(t.Context(), 0))
+	must(t, src.Renew(t.Context(), 0, time.Time{}))
 	a.exec(`DELETE FROM blocks WHERE blocked_id = 2`)
 	f := a.follower("two")
 	a.start(f)

@@ -158,7 +158,7 @@ func TestFollowRestored(t *testing.T) {
 			return nil
 		}))
 		must(t, src.Record(t.Context(), position.String(), stray))
-		must(t, src.Renew(t.Context(), 0))
+		must(t, src.Renew(t.Context(), 0, time.Time{}))
 		a.exec(`INSERT INTO blocks (blocker_id, blocked_id) VALUES (1, 5)`)
 		f := a.follower("three")
 		stop = a.start(f)

@@ -25,6 +25,8 @@ const (
 	moveEvery = 20 * time.Millisecond
 	maxIdle   = 32 * moveEvery
 	quiet     = 16 << 10
+	// lookEvery is how often the source is looked at, at least.
+	lookEvery = time.Second
 )
 
 // event is what a message of the stream says.
@@ -237,9 +239,11 @@ type applier struct {
 
 	begin  chan<- struct{} // tells the watcher to look
 	looks  <-chan lookedAt
-	looked mark // what the look in progress proves
-	busy   bool // a look is in progress
-	proved mark // is recorded next, if it is more than at
+	looked mark      // what the look in progress proves
+	busy   bool      // a look is in progress
+	proved mark      // is recorded next, if it is more than at
+	seen   time.Time // when the last look ended
+	fresh  freshness
 
 	recording *recording // in progress; nil: none is
 
@@ -396,9 +400,11 @@ func (a *applier) end(e event) error {
 	return nil
 }
 
-// look begins a look at the catalog, if one would prove more.
+// look begins a look at the catalog, if one would prove more, or if the last was some time ago: so
+// the ledger hears that a source is followed that commits nothing.
 func (a *applier) look() {
-	if a.busy || a.received.to == a.proved.to || a.waits(a.received) {
+	more := a.received.to != a.proved.to && !a.waits(a.received)
+	if a.busy || !more && time.Since(a.seen) < lookEvery {
 		return
 	}
 	a.looked, a.busy = a.received, true
@@ -407,13 +413,22 @@ func (a *applier) look() {
 
 // prove takes the result of a look.
 func (a *applier) prove(l lookedAt) error {
-	a.busy = false
+	a.busy, a.seen = false, time.Now()
 	if l.err != nil {
 		return l.err
 	}
+	a.fresh.saw(l.end, l.began)
+	a.tell()
 	a.proved = a.looked
 	a.proved.to.catalog, a.received.to.catalog = l.sum, l.sum
 	return nil
+}
+
+// tell notes until when the ledger lacks nothing, for the next renewal of the lease.
+func (a *applier) tell() {
+	if until := a.fresh.at(a.at.lsn); !until.IsZero() {
+		a.f.lacksAfter.Store(&until)
+	}
 }
 
 // mend records what a resync found, but for what was touched since.
@@ -442,6 +457,10 @@ func (a *applier) record(ctx context.Context) {
 		m.changes -= r.changes
 	}
 	a.recording = r
+	fresh := a.fresh // a copy: it is so only once the group is recorded
+	if until := fresh.at(r.to.lsn); !until.IsZero() {
+		a.src.Followed = a.f.clock(until)
+	}
 	go func() { r.ended <- a.src.Record(ctx, r.to.String(), group) }()
 }
 
@@ -467,5 +486,6 @@ func (a *applier) recorded(ctx context.Context, err error) error {
 	a.at = r.to
 	a.f.committed.Store(r.committed.UnixNano())
 	a.f.recorded.Store(uint64(a.at.lsn))
+	a.tell()
 	return nil
 }

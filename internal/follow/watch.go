@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/jackc/pglogrepl"
 	"github.com/jackc/pgx/v5"
 )
 
@@ -28,11 +29,13 @@ type watcher struct {
 	ended chan lookedAt
 }
 
-// lookedAt is what a look has found: the sum of the catalog, or an error that wraps errAltered, or
-// that of the connection.
+// lookedAt is what a look has found: the sum of the catalog and the end of the log, or an error that
+// wraps errAltered, or that of the connection.
 type lookedAt struct {
-	sum uint64
-	err error
+	began time.Time
+	sum   uint64
+	end   pglogrepl.LSN
+	err   error
 }
 
 // run looks whenever it is told to begin, until ctx ends.
@@ -44,18 +47,18 @@ func (w *watcher) run(ctx context.Context) {
 			return
 		}
 		start := time.Now()
-		sum, err := w.look(ctx)
+		end, err := w.look(ctx)
 		took := time.Since(start)
-		w.ended <- lookedAt{sum, err}
+		w.ended <- lookedAt{start, w.known.sum(), end, err}
 		if err != nil || took > shortLook && pause(ctx, took) != nil {
 			return
 		}
 	}
 }
 
-// look compares the catalog with the known one. Partitions that were made since become known, if
-// the stream has what is needed of their rows.
-func (w *watcher) look(ctx context.Context) (uint64, error) {
+// look compares the catalog with the known one, and returns the end of the source's log. Partitions
+// that were made since become known, if the stream has what is needed of their rows.
+func (w *watcher) look(ctx context.Context) (end pglogrepl.LSN, err error) {
 	ctx, cancel := context.WithTimeout(ctx, w.f.silence) // the source may hang
 	defer cancel()
 	var now *catalog
@@ -84,5 +87,5 @@ func (w *watcher) look(ctx context.Context) (uint64, error) {
 		}
 		w.known = now
 	}
-	return w.known.sum(), nil
+	return now.end, nil
 }

@@ -182,24 +182,24 @@ func (s suite) followed(t *testing.T) {
 	if _, err := l.Follow(ctx, time.Now(), ledger.Step{Lease: *lease, From: "", To: "1"}, []ledger.Change{sourceChange([]ledger.Row{{Hash: 1, Owner: "u", Kind: "like", Target: "p"}}, ledger.SourceChange{})}); !isFollowed(err) {
 		t.Errorf("a change of a kind that is not the source's: %v", err)
 	}
-	must(t, lease.Renew(ctx, time.Hour))
+	must(t, lease.Renew(ctx, time.Hour, time.Time{}))
 	if _, err := l.Lease(ctx, "app", "two", []string{"hide"}, time.Hour, false); !errors.Is(err, ledger.ErrHeld) {
 		t.Errorf("the lease of another, renewed: %v", err)
 	}
-	must(t, lease.Renew(ctx, 0))
+	must(t, lease.Renew(ctx, 0, time.Time{}))
 	second, err := l.Lease(ctx, "app", "two", []string{"hide"}, time.Hour, false)
 	must(t, err)
-	if err := lease.Renew(ctx, time.Hour); !errors.Is(err, ledger.ErrFenced) {
+	if err := lease.Renew(ctx, time.Hour, time.Time{}); !errors.Is(err, ledger.ErrFenced) {
 		t.Errorf("renewed a lease that was lost: %v", err)
 	}
 	third, err := l.Lease(ctx, "app", "three", []string{"hide"}, time.Hour, true)
 	if err != nil {
 		t.Fatalf("a lease taken by force: %v", err)
 	}
-	if err := second.Renew(ctx, time.Hour); !errors.Is(err, ledger.ErrFenced) {
+	if err := second.Renew(ctx, time.Hour, time.Time{}); !errors.Is(err, ledger.ErrFenced) {
 		t.Errorf("renewed a lease that was taken by force: %v", err)
 	}
-	must(t, third.Renew(ctx, 0))
+	must(t, third.Renew(ctx, 0, time.Time{}))
 	second, err = l.Lease(ctx, "app", "two", []string{"hide"}, time.Hour, false)
 	must(t, err)
 	if _, err := l.Follow(ctx, time.Now(), ledger.Step{Lease: *second, From: "", To: "1"}, []ledger.Change{sourceChange([]ledger.Row{{Hash: 1, Owner: "v", Kind: "hide", Target: "p"}}, ledger.SourceChange{Removed: []ledger.Span{{}}})}); !errors.Is(err, ledger.ErrStrayRow) {
@@ -216,6 +216,25 @@ func (s suite) followed(t *testing.T) {
 	}
 	both, err := l.Lease(ctx, "app", "two", []string{"hide", "like"}, time.Hour, false)
 	must(t, err)
+	for _, c := range []struct {
+		step, renewed time.Time
+		want          time.Time
+	}{
+		{want: time.Time{}}, // other kinds: nobody has followed them yet
+		{step: time.UnixMicro(1_000_001).UTC(), want: time.UnixMicro(1_000_001).UTC()},
+		{renewed: time.UnixMicro(2_000_002).UTC(), want: time.UnixMicro(2_000_002).UTC()},
+		{step: time.UnixMicro(1_500_000), renewed: time.UnixMicro(2_000_001), want: time.UnixMicro(2_000_002).UTC()},
+		{want: time.UnixMicro(2_000_002).UTC()}, // not known
+	} {
+		_, err := l.Follow(ctx, time.Now(), ledger.Step{Lease: *both, From: both.Position, To: both.Position, Followed: c.step}, nil)
+		must(t, err)
+		must(t, both.Renew(ctx, time.Hour, c.renewed))
+		all, err := l.Sources(ctx)
+		must(t, err)
+		if all[0].Followed != c.want {
+			t.Errorf("followed up to %v after a step of %v, renewed with %v, want %v", all[0].Followed, c.step, c.renewed, c.want)
+		}
+	}
 	_, err = l.Lease(ctx, "bare", "one", nil, time.Hour, false)
 	must(t, err)
 	polled, err := l.Changed(ctx, "", func(uint32, ledger.PageState) error { return nil })
@@ -231,7 +250,7 @@ func (s suite) followed(t *testing.T) {
 		}
 	}
 	must(t, l.Unfollow(ctx, "like"))
-	if err := both.Renew(ctx, time.Hour); !errors.Is(err, ledger.ErrFenced) {
+	if err := both.Renew(ctx, time.Hour, time.Time{}); !errors.Is(err, ledger.ErrFenced) {
 		t.Errorf("a lease of a released kind: %v", err)
 	}
 	must(t, l.Unfollow(ctx, "hide"))

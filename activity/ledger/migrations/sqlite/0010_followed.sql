@@ -1,0 +1,2 @@
+-- All that the source had committed until then is in the ledger, in microseconds of its clock; 0: not known.
+ALTER TABLE sources ADD COLUMN followed INTEGER NOT NULL DEFAULT 0;
