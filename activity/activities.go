@@ -27,7 +27,9 @@ type Activities interface { //nolint:interfacebloat // two more than the linter 
 	Confirm(ctx context.Context, user string, claims []Claim) ([]Evidence, error)
 	// Await waits for what the app committed to its own database. See [Recorder.Await] and
 	// [Plain.Await].
-	Await(ctx context.Context, after string) error
+	Await(ctx context.Context, want Freshness) error
+	// Behind names those of the kinds whose activities may be old. See [Recorder.Behind].
+	Behind(kinds []Kind) []Degraded
 	// Kinds returns the known kinds of activities.
 	Kinds() *Kinds
 	// FalsePositiveRate returns the share of clean candidates that a feed check may drop wrongly.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -21,22 +22,24 @@ func TestAwait(t *testing.T) {
 	must(t, err)
 	want := func(after, want string) {
 		t.Helper()
-		err := g.Await(ctx, after)
+		err := g.Await(ctx, Freshness{After: after})
 		got := "reached"
 		if refused, ok := errors.AsType[*InvalidError](err); ok {
 			got = refused.Code
-		} else if errors.Is(err, ErrNotYet) {
-			got = "not yet"
+		} else if late, ok := errors.AsType[*NotYetError](err); ok {
+			got = "not yet: " + late.Error()
 		} else if err != nil {
 			got = err.Error()
 		}
-		if got != want {
+		if got != want && !(want == "not yet" && strings.HasPrefix(got, "not yet: ")) {
 			t.Errorf("after %q: %s, want %s", after, got, want)
 		}
 	}
 	want("", "reached")
-	want("0/1", "not yet") // it was not read whole
+	far := func(reason string) string { return `not yet: source "app" has not been followed that far yet: ` + reason }
+	want("0/1", far("it has to be read whole first"))
 	must(t, source.Record(ctx, "1/A 1f2e3d4c 2@1/FF", nil))
+	want("1/1A", far("it is at 1/A, 16 bytes before the position"))
 	for after, reached := range map[string]string{
 		"1/A": "reached", "1/9": "reached", "1/B": "not yet", "2/1": "not yet", "0/FFFFFFFF": "reached", "1/FF": "not yet",
 		"app 1/A": "reached", "app 1/B": "not yet", "other 1/A": CodeNotFollowed,
@@ -52,7 +55,7 @@ func TestAwait(t *testing.T) {
 	want("app 1/A", "reached")
 	ended, cancel := context.WithCancel(ctx)
 	cancel()
-	if err := g.Await(ended, "app 2/1"); !errors.Is(err, context.Canceled) {
+	if err := g.Await(ended, Freshness{After: "app 2/1"}); !errors.Is(err, context.Canceled) {
 		t.Errorf("the caller has gone: %v", err)
 	}
 }
@@ -67,7 +70,7 @@ func TestAwaitAsks(t *testing.T) {
 	for i := range 10 {
 		position := fmt.Sprintf("0/%X", 16+i)
 		must(t, source.Record(ctx, position, []SourceChange{{User: "1", Kind: "block", Target: fmt.Sprint("a", i), At: time.Now(), Added: []ledger.Span{{}}}}))
-		must(t, g.Await(ctx, position))
+		must(t, g.Await(ctx, Freshness{After: position}))
 		g.want(t, "1", "block", fmt.Sprint("a", i), Direct)
 	}
 	down := &faulttest.Faults{}
@@ -75,11 +78,81 @@ func TestAwaitAsks(t *testing.T) {
 	_, err = g.Follow(ctx, "second", "one", []string{"hide"}, time.Hour, false)
 	must(t, err)
 	g.afterTimeout = time.Minute
-	if err := g.Await(ctx, "third 0/10"); !invalid(err, CodeNotFollowed) {
+	if err := g.Await(ctx, Freshness{After: "third 0/10"}); !invalid(err, CodeNotFollowed) {
 		t.Errorf("no such source: %v", err)
 	}
 	down.Every = true
-	if _, ok := errors.AsType[*UnavailableError](g.Await(ctx, "app 0/50")); !ok {
+	if _, ok := errors.AsType[*UnavailableError](g.Await(ctx, Freshness{After: "app 0/50"})); !ok {
 		t.Errorf("the ledger is down: %v", err)
 	}
+}
+
+// TestFollowedWithin: an answer that has to be as fresh as some seconds waits until the sources of
+// its kinds were followed that recently. A kind whose source was not followed for longer than the
+// bound is named.
+func TestFollowedWithin(t *testing.T) {
+	ctx := t.Context()
+	g := newRig(t, &favfilter.Memory{}, 4)
+	g.afterTimeout = 20 * time.Millisecond
+	within := func(kinds ...string) string {
+		t.Helper()
+		want := Freshness{Within: time.Minute}
+		for _, name := range kinds {
+			k, _ := g.kinds.Named(name)
+			want.Kinds = append(want.Kinds, k)
+		}
+		err := g.Await(ctx, want)
+		late, ok := errors.AsType[*NotYetError](err)
+		switch {
+		case err == nil:
+			return "fresh"
+		case ok && late.Field == "within":
+			return late.Source + " " + strings.SplitN(late.Reason, " at ", 2)[0]
+		case invalid(err, CodeNotFollowed):
+			return CodeNotFollowed
+		default:
+			return err.Error()
+		}
+	}
+	behind := func() (all string) {
+		for _, d := range g.Behind(g.kinds.All()) {
+			all += d.Kind + ": " + d.Reason + "\n"
+		}
+		return all
+	}
+	check := func(what, got, want string) {
+		t.Helper()
+		if got != want {
+			t.Errorf("%s: %q, want %q", what, got, want)
+		}
+	}
+	check("nothing is followed", within(), CodeNotFollowed)
+	check("nothing is followed", behind(), "")
+	app, err := g.Follow(ctx, "app", "one", []string{"block"}, time.Hour, false)
+	must(t, err)
+	check("not read yet", within(), "app nobody has followed it yet")
+	check("not read yet", behind(), "block: its source \"app\" has not been read yet\n")
+	must(t, app.Record(ctx, "0/1", nil))
+	check("by a version that does not tell", within("block"), "app nobody has followed it yet")
+	check("by a version that does not tell", behind(), "")
+	must(t, app.Renew(ctx, time.Hour, g.Now().Add(-2*time.Minute)))
+	check("two minutes ago", within("block"), "app it was last followed")
+	check("two minutes ago", behind(), "block: its source \"app\" has not been followed for 2m0s\n")
+	check("two minutes ago, of another kind", within("hide", "like"), "fresh")
+	app.Followed = g.Now().Add(-50 * time.Second)
+	must(t, app.Record(ctx, "0/2", nil))
+	check("50 seconds ago", within("block"), "fresh")
+	check("50 seconds ago", behind(), "block: its source \"app\" has not been followed for 50s\n")
+	_, err = g.Follow(ctx, "other", "one", []string{"hide"}, time.Hour, false)
+	must(t, err)
+	must(t, app.Renew(ctx, time.Hour, g.Now().Add(-20*time.Second)))
+	if late, ok := errors.AsType[*NotYetError](g.Await(ctx, Freshness{After: "other 0/1"})); !ok || late.Source != "other" {
+		t.Errorf("a position of another source: %v", late)
+	}
+	check("another source", within("block"), "fresh")
+	check("another source", within("like", "hide"), "other nobody has followed it yet")
+	check("another source", within(), "other nobody has followed it yet")
+	check("another source", behind(), "hide: its source \"other\" has not been read yet\n")
+	g.followedWithin = -1
+	check("without a bound", behind(), "")
 }

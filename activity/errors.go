@@ -47,10 +47,6 @@ var (
 	ErrBehind = pages.ErrBehind
 )
 
-// ErrNotYet reports that a source has not been followed up to the position that a call asked for,
-// in time. Retry a little later.
-var ErrNotYet = errors.New("the source has not been followed up to the position yet")
-
 // Within prepends prefix to the field that an [*InvalidError] in err names, such as "posts[3]." to
 // "id". It returns any other error unchanged.
 func Within(prefix string, err error) error {

@@ -101,13 +101,19 @@ func (p *Plain) Confirm(context.Context, string, []Claim) ([]Evidence, error) {
 	return nil, &NoLedgerError{"to confirm activities"}
 }
 
-// Await returns an [*InvalidError], unless after is "": nothing is followed without a ledger.
-func (p *Plain) Await(_ context.Context, after string) error {
-	if after == "" {
-		return nil
+// Await returns an [*InvalidError], unless nothing is wanted: nothing is followed without a ledger.
+func (p *Plain) Await(_ context.Context, want Freshness) error {
+	switch {
+	case want.After != "":
+		return notFollowed(fieldAfter)
+	case want.Within > 0:
+		return notFollowed(fieldWithin)
 	}
-	return notFollowed()
+	return nil
 }
+
+// Behind returns nil: nothing is followed without a ledger.
+func (p *Plain) Behind([]Kind) []Degraded { return nil }
 
 // check is [Kinds.Canonical], and refuses activities that only a ledger can keep.
 func (p *Plain) check(a Activity) (Activity, error) {

@@ -69,6 +69,11 @@ type Config struct {
 	// AfterTimeout bounds how long [Recorder.Await] waits. Default 1 s.
 	AfterTimeout time.Duration
 
+	// FollowedWithin is how recently the source of a followed kind must have been followed. Views
+	// are answered beyond it too, and [Recorder.Behind] names the kind. Default 30 s. Negative:
+	// Behind names none.
+	FollowedWithin time.Duration
+
 	// Persist makes the store's contents durable, for a store that writes its changes to disk
 	// later. DeleteUser calls it. Default: a no-op.
 	Persist func(context.Context) error
@@ -96,7 +101,8 @@ type Recorder struct {
 	pages   *pages.Pages
 	persist func(context.Context) error
 
-	afterTimeout time.Duration
+	afterTimeout   time.Duration
+	followedWithin time.Duration
 }
 
 // Open returns a Recorder for the ledger and the store. It reads the sequence of every page from
@@ -136,7 +142,8 @@ func open(ctx context.Context, c Config) (*Recorder, error) {
 		pages:   p,
 		persist: c.Persist,
 
-		afterTimeout: cmp.Or(c.AfterTimeout, time.Second),
+		afterTimeout:   cmp.Or(c.AfterTimeout, time.Second),
+		followedWithin: cmp.Or(c.FollowedWithin, 30*time.Second),
 	}
 	if err := r.openWindows(c.Store, c.Logger); err != nil {
 		r.Close()

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/feedfilter/feedfilter/activity/ledger"
@@ -140,59 +139,3 @@ func (s *Source) changes(of []SourceChange) []ledger.Change {
 
 // Sources returns the ledger's sources. See [pages.Pages.Sources].
 func (r *Recorder) Sources() []ledger.Source { return r.pages.Sources() }
-
-// Await waits until every View that begins afterwards has all that a followed source had committed
-// up to a position of its log, such as "0/16B3748". "" is no position. Where several sources are
-// followed, the position has the name of one before it: "app 0/16B3748".
-//
-// After a failover, the log of the new primary begins where the old one was left, and positions of
-// the two cannot be told apart. With the timeline before it, "00000003:0/16B3748", a position is
-// one of that history alone: a source that has gone on to a later one never reaches it.
-//
-// Errors are an [*InvalidError], [ErrNotYet] after Config.AfterTimeout or if the source never
-// reaches the position, an [*UnavailableError], or that of ctx.
-func (r *Recorder) Await(ctx context.Context, after string) error {
-	if after == "" {
-		return nil
-	}
-	name, text, named := strings.Cut(after, " ")
-	if !named {
-		name, text = "", after
-	}
-	wanted, ok := ledger.ParseLogPosition(text)
-	if !ok {
-		message := fmt.Sprintf("%q is not a position such as 0/16B3748 or 00000001:0/16B3748", after)
-		return &InvalidError{Code: CodeInvalidPosition, Field: fieldAfter, Message: message}
-	}
-	limited, cancel := context.WithTimeout(ctx, r.afterTimeout)
-	defer cancel()
-	err := r.pages.Reach(limited, func(sources []ledger.Source) (bool, error) {
-		if !named && len(sources) == 1 {
-			name = sources[0].Name
-		}
-		i := slices.IndexFunc(sources, func(s ledger.Source) bool { return s.Name == name })
-		if i < 0 {
-			return false, notFollowed()
-		}
-		word, _, _ := strings.Cut(sources[i].Position, " ")
-		has, ok := ledger.ParseLogPosition(word)
-		switch {
-		case !ok || wanted.Timeline == 0:
-			return ok && has.Byte >= wanted.Byte, nil
-		case has.Timeline > wanted.Timeline:
-			return false, ErrNotYet
-		default:
-			return has.Timeline == wanted.Timeline && has.Byte >= wanted.Byte, nil
-		}
-	})
-	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
-		return ErrNotYet
-	}
-	return err
-}
-
-const fieldAfter = "after"
-
-func notFollowed() error {
-	return &InvalidError{Code: CodeNotFollowed, Field: fieldAfter, Message: "no such source is followed"}
-}

@@ -27,7 +27,8 @@ type View struct {
 	kinds    []lookup
 }
 
-// Degraded names a kind that could not be checked, and the reason.
+// Degraded names a kind that could not be checked, or not with all that its source has, and the
+// reason.
 type Degraded struct {
 	Kind   string `json:"kind"`
 	Reason string `json:"reason"`

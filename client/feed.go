@@ -57,6 +57,10 @@ type FilterRequest struct {
 	// feed has all that it had committed up to there. If the service has not got there in time, the
 	// error has the code "not_yet". "": what was recorded before the call.
 	After string
+	// Within is a time before the call, of 1 ms to 24 h: the feed has all that the app's database
+	// had committed until then, or the error has the code "not_yet". 0: no time. It needs a service
+	// of this version.
+	Within time.Duration
 
 	// Answer is what the feed lists: AnswerKept, the default, or AnswerDropped. AnswerDropped needs
 	// a service of this version.
@@ -206,13 +210,14 @@ type Page struct {
 type ExplainRequest struct {
 	Viewer string
 	Post   Post
-	Lists  []string // as in FilterRequest
-	After  string   // as in FilterRequest
+	Lists  []string      // as in FilterRequest
+	After  string        // as in FilterRequest
+	Within time.Duration // as in FilterRequest
 }
 
 // Explain returns what a feed does with a post, and why. The service must have a ledger.
 func (c *Client) Explain(ctx context.Context, r ExplainRequest) (Explanation, error) {
-	asked := &feedfilterv1.ExplainRequest{Viewer: r.Viewer, Post: r.Post.message(), Lists: r.Lists, After: r.After}
+	asked := &feedfilterv1.ExplainRequest{Viewer: r.Viewer, Post: r.Post.message(), Lists: r.Lists, After: r.After, Within: within(r.Within)}
 	var e Explanation
 	err := c.do(ctx, &call{
 		method: http.MethodPost, path: []string{"v1", "feed", "explain"}, into: &e, hedged: true,
@@ -221,7 +226,8 @@ func (c *Client) Explain(ctx context.Context, r ExplainRequest) (Explanation, er
 			Post   jsonValue `json:"post"`
 			Lists  []string  `json:"lists,omitzero"`
 			After  string    `json:"after,omitzero"`
-		}{r.Viewer, func(t *jsonText) { t.post(&r.Post) }, r.Lists, r.After},
+			Within string    `json:"within,omitzero"`
+		}{r.Viewer, func(t *jsonText) { t.post(&r.Post) }, r.Lists, r.After, within(r.Within)},
 		sound:     func() bool { return e.Reasons != nil && e.Degraded != nil },
 		procedure: procedureOf(feedService, "Explain", asked, new(feedfilterv1.ExplainResponse), e.fill),
 	})
@@ -266,7 +272,8 @@ type FanoutRequest struct {
 	Kinds []string
 	Exact bool // let the ledger confirm what the filter reports
 
-	After string // as in FilterRequest
+	After  string        // as in FilterRequest
+	Within time.Duration // as in FilterRequest
 }
 
 // Fanout lists the viewers who must not get a post. All others may.
@@ -317,7 +324,8 @@ func (r *FanoutRequest) inJSON() any {
 		Kinds   []string            `json:"kinds,omitzero"`
 		Exact   bool                `json:"exact,omitzero"`
 		After   string              `json:"after,omitzero"`
-	}{post.ID, post.Author, actors, post.Related, post.Facets, viewers, r.Kinds, r.Exact, r.After}
+		Within  string              `json:"within,omitzero"`
+	}{post.ID, post.Author, actors, post.Related, post.Facets, viewers, r.Kinds, r.Exact, r.After, within(r.Within)}
 }
 
 // message returns the request as a message.
@@ -326,6 +334,7 @@ func (r *FanoutRequest) message() *feedfilterv1.FanoutRequest {
 	m := &feedfilterv1.FanoutRequest{
 		Post: post.GetId(), Author: post.GetAuthor(), Actors: post.GetActors(), ActorRoles: post.GetActorRoles(),
 		Related: post.GetRelated(), Facets: post.GetFacets(), Viewers: r.Viewers, Exact: r.Exact, After: r.After,
+		Within: within(r.Within),
 	}
 	if r.Kinds != nil {
 		m.Kinds = &feedfilterv1.KindNames{Names: r.Kinds}
@@ -345,4 +354,12 @@ func (f *Fanout) fill(req *FanoutRequest, m *feedfilterv1.FanoutResponse) {
 			Viewer: req.Viewers[d.GetIndex()], Kind: d.GetKind(), Actor: d.GetActor(), Target: d.GetTarget(),
 		})
 	}
+}
+
+// within returns a time as the service takes it.
+func within(d time.Duration) string {
+	if d == 0 {
+		return ""
+	}
+	return d.String()
 }

@@ -39,8 +39,9 @@ func (r *FilterRequest) json() ([]byte, error) {
 		RecordSeen bool     `json:"record_seen,omitzero"`
 		Exact      bool     `json:"exact,omitzero"`
 		After      string   `json:"after,omitzero"`
+		Within     string   `json:"within,omitzero"`
 		Answer     string   `json:"answer,omitzero"`
-	}{r.Kinds, r.Annotate, r.Lists, r.Limit, r.RecordSeen, r.Exact, r.After, r.Answer})
+	}{r.Kinds, r.Annotate, r.Lists, r.Limit, r.RecordSeen, r.Exact, r.After, within(r.Within), r.Answer})
 	const perPost = 48 // bytes
 	t := jsonText{make([]byte, 0, perPost*(len(r.Posts)+5)), err}
 	t.add(`{"viewer":`, r.Viewer)

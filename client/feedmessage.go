@@ -99,6 +99,7 @@ func appendID(dst []byte, field byte, id string) []byte {
 func filterMessage(req *FilterRequest, actors int) *feedfilterv1.FilterRequest {
 	m := &feedfilterv1.FilterRequest{
 		Viewer: req.Viewer, Annotate: req.Annotate, Lists: req.Lists, RecordSeen: req.RecordSeen, Exact: req.Exact, After: req.After,
+		Within:     within(req.Within),
 		ActorPosts: make([]uint32, 0, actors),
 		Limit:      math.MaxUint32, Answer: math.MaxInt32, // the service refuses these
 	}

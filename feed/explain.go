@@ -95,7 +95,7 @@ func Explain(ctx context.Context, activities Activities, viewer string, post Pos
 		return Explanation{}, fmt.Errorf("explain a post: %w", err)
 	}
 	c.marks = len(c.all) // any kind is a reason
-	e := Explanation{Page: c.view.Page(), Degraded: c.degrade(c.view.Degraded)}
+	e := Explanation{Page: c.view.Page(), Degraded: c.degrade(activities, c.view.Degraded)}
 	e.add(&c)
 	if err := e.confirm(ctx, activities, viewer, &post); err != nil {
 		return Explanation{}, fmt.Errorf("explain a post: %w", err)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"time"
 
 	"github.com/feedfilter/feedfilter/activity"
 )
@@ -27,15 +28,16 @@ type FanoutRequest struct {
 	// Exact asks the ledger to confirm the reasons of drops, as in [Request].
 	Exact bool
 
-	After string // as in [Request]
+	After  string        // as in [Request]
+	Within time.Duration // as in [Request]
 }
 
 // FanoutAnswer lists the viewers who must not get the post.
 type FanoutAnswer struct {
 	Dropped []FanoutDropped // in ascending order of At
 
-	// Degraded names the kinds that keep and that the ledger could not confirm, and those that did
-	// not look at all ids of the post.
+	// Degraded names the kinds that keep and that the ledger could not confirm, those that did not
+	// look at all ids of the post, and those whose source is not followed.
 	Degraded []activity.Degraded
 }
 
@@ -59,7 +61,7 @@ func Fanout(ctx context.Context, activities Activities, req FanoutRequest) (Fano
 	if err := f.compile(activities.Kinds()); err != nil {
 		return FanoutAnswer{}, err
 	}
-	err := activities.Await(ctx, req.After)
+	err := activities.Await(ctx, activity.Freshness{After: req.After, Within: req.Within, Kinds: f.all})
 	var hits []activity.Hit
 	if err == nil {
 		hits, err = activities.Audience(ctx, f.owners(), f.all, f.drops, req.Viewers)
@@ -72,7 +74,7 @@ func Fanout(ctx context.Context, activities Activities, req FanoutRequest) (Fano
 	if err := d.confirm(ctx, activities, hits); err != nil {
 		return FanoutAnswer{}, fmt.Errorf("fan out to %d viewers: %w", len(req.Viewers), err)
 	}
-	a := FanoutAnswer{Degraded: f.degrade(d.degraded)}
+	a := FanoutAnswer{Degraded: f.degrade(activities, d.degraded)}
 	for at, of := range byCandidate(hits) {
 		if h := d.reason(of); h != nil {
 			dropped := FanoutDropped{At: at, Kind: h.Kind.Name}

@@ -62,7 +62,9 @@ type Activities interface {
 	// Audience looks for what keeps a post from users. See [activity.Recorder.Audience].
 	Audience(ctx context.Context, owners []activity.Owner, kinds []activity.Kind, deciding int, users []string) ([]activity.Hit, error)
 	// Await waits for what the app committed to its own database. See [activity.Recorder.Await].
-	Await(ctx context.Context, after string) error
+	Await(ctx context.Context, want activity.Freshness) error
+	// Behind names those of the kinds whose activities may be old. See [activity.Recorder.Behind].
+	Behind(kinds []activity.Kind) []activity.Degraded
 	// Confirm asks the ledger which claims are true. Without a ledger it fails.
 	Confirm(ctx context.Context, user string, claims []activity.Claim) ([]activity.Evidence, error)
 }
@@ -116,7 +118,7 @@ func Check(ctx context.Context, activities Activities, req Request) (*Checked, e
 	if err != nil {
 		return nil, err
 	}
-	if err = activities.Await(ctx, req.After); err == nil {
+	if err = activities.Await(ctx, activity.Freshness{After: req.After, Within: req.Within, Kinds: c.all}); err == nil {
 		c.view, err = activities.View(ctx, req.Viewer, c.all, req.Lists...)
 	}
 	if err != nil {
@@ -138,7 +140,7 @@ func Check(ctx context.Context, activities Activities, req Request) (*Checked, e
 		return nil, fmt.Errorf("filter %d posts: %w", len(req.Posts), err)
 	}
 	c.walk(hits, ahead)
-	c.Answer.Degraded = c.degrade(append(slices.Clone(c.view.Degraded), c.decision.degraded...))
+	c.Answer.Degraded = c.degrade(activities, append(slices.Clone(c.view.Degraded), c.decision.degraded...))
 	return c, nil
 }
 

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"time"
 
 	"github.com/feedfilter/feedfilter/activity"
 )
@@ -48,6 +49,9 @@ type Request struct {
 	// After is a position of the app's own database: the answer has all that it had committed up to
 	// there. "": what was recorded before the call. See [activity.Recorder.Await].
 	After string
+	// Within is a time before the call: the answer has all that the app's own database had committed
+	// until then. 0: no time.
+	Within time.Duration
 }
 
 // checks are the kinds of a request: first those that drop, then those that annotate, then those
@@ -141,8 +145,14 @@ func (c *checks) noteExcess(facet activity.Facet) {
 	c.excess[facet] = true
 }
 
-// degrade adds the kinds that did not look at all ids of a post, unless they are there already.
-func (c *checks) degrade(all []activity.Degraded) []activity.Degraded {
+// degrade adds the kinds whose activities may be old, and those that did not look at all ids of a
+// post, unless they are there already.
+func (c *checks) degrade(activities Activities, all []activity.Degraded) []activity.Degraded {
+	for _, old := range activities.Behind(c.all) {
+		if !slices.ContainsFunc(all, func(d activity.Degraded) bool { return d.Kind == old.Kind }) {
+			all = append(all, old)
+		}
+	}
 	for i := range c.all {
 		k := &c.all[i]
 		if c.excess[k.Target] && !slices.ContainsFunc(all, func(d activity.Degraded) bool { return d.Kind == k.Name }) {

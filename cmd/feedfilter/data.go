@@ -53,8 +53,9 @@ type dataFlags struct {
 	OwnPage        *string       `hidden:""`
 	ListCache      int           `default:"64"   help:"${lists}"     placeholder:"MIB"`
 
-	passive      bool          // see [activity.Config.Passive]
-	afterTimeout time.Duration // see [activity.Config.AfterTimeout]
+	passive        bool          // see [activity.Config.Passive]
+	afterTimeout   time.Duration // see [activity.Config.AfterTimeout]
+	followedWithin time.Duration // see [activity.Config.FollowedWithin]
 
 	LogLevel  string `default:"info"   enum:"debug,info,warn,error" help:"${level}"      placeholder:"LEVEL"`
 	LogFormat string `default:"json"   enum:"json,text"             help:"${format_log}" placeholder:"FORMAT"`
@@ -243,6 +244,7 @@ func (f *dataFlags) recorderConfig(d *data, kinds *activity.Kinds, log *slog.Log
 		Passive:           f.passive,
 		Persist:           d.persist(),
 		AfterTimeout:      f.afterTimeout,
+		FollowedWithin:    f.followedWithin,
 		Logger:            log,
 	}
 	f.useLedger(&c, d.ledger)

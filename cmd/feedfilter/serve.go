@@ -51,6 +51,7 @@ type serveCmd struct {
 	Follow          string        `help:"${follow}"         placeholder:"FILE"`
 	Source          sourceFlags   `embed:""`
 	AfterTimeout    time.Duration `default:"1s"             help:"${after_timeout}"   placeholder:"DURATION"`
+	FollowedWithin  time.Duration `default:"30s"            help:"${followed_within}" placeholder:"DURATION"`
 	Watch           watchFlags    `embed:""`
 }
 
@@ -67,6 +68,8 @@ func (c *serveCmd) Check(ctx context.Context) error {
 	all.note(c.Data.checkFiles())
 	all.wantf(c.AfterTimeout >= time.Millisecond && c.AfterTimeout <= time.Minute,
 		"--after-timeout: %v is not in 1ms to 1m", c.AfterTimeout)
+	all.wantf(c.FollowedWithin == 0 || c.FollowedWithin >= 5*time.Second,
+		"--followed-within: %v is less than 5s, and not 0", c.FollowedWithin)
 	all.note(c.Source.check(&c.Data, "follow", c.Follow))
 	return all.err()
 }

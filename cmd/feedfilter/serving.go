@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -91,8 +92,8 @@ func (r *running) open(ctx context.Context, std stdio) (err error) {
 	if err := r.trace(ctx); err != nil {
 		return err
 	}
-	slog.SetDefault(r.log) // otherwise dependencies that use package log would write to standard error
-	r.Data.afterTimeout = r.AfterTimeout
+	slog.SetDefault(r.log)                                                                    // otherwise dependencies that use package log would write to standard error
+	r.Data.afterTimeout, r.Data.followedWithin = r.AfterTimeout, cmp.Or(r.FollowedWithin, -1) // 0: never
 	if r.data, err = r.Data.open(ctx, r.log, func(d *data) error { return r.Data.keepPages(ctx, d, r.log) }); err != nil {
 		return err
 	}

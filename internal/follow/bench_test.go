@@ -71,7 +71,7 @@ func benchmarkFollow(b *testing.B, kind string) {
 		b.Helper()
 		var text string
 		must(b, conn.QueryRow(b.Context(), `SELECT pg_current_wal_flush_lsn()::text`).Scan(&text))
-		must(b, r.Await(b.Context(), text))
+		must(b, r.Await(b.Context(), activity.Freshness{After: text}))
 	}
 	b.ResetTimer()
 	follow()
@@ -116,7 +116,7 @@ func benchmarkFollow(b *testing.B, kind string) {
 		var position pglogrepl.LSN
 		committed := time.Now()
 		must(b, conn.QueryRow(b.Context(), `SELECT pg_current_wal_flush_lsn()`).Scan(&position))
-		must(b, r.Await(b.Context(), position.String()))
+		must(b, r.Await(b.Context(), activity.Freshness{After: position.String()}))
 		took = append(took, time.Since(committed))
 	}
 	slices.Sort(took)

@@ -14,14 +14,23 @@ import (
 )
 
 // after waits until a feed with the present position as after would be answered, and checks that
-// the ledger then is the mapping of the source.
+// the ledger then is the mapping of the source. Each second call does the same for a feed with the
+// present time as within.
 func (a *app) after() {
 	a.t.Helper()
 	var at string
 	must(a.t, a.conn.QueryRow(a.t.Context(), `SELECT pg_current_wal_flush_lsn()::text`).Scan(&at))
+	since := time.Now()
+	a.waits++
 	soon(a.t, "position "+at, func() bool {
-		err := a.recorder.Await(a.t.Context(), at)
-		if _, invalid := errors.AsType[*activity.InvalidError](err); err != nil && !errors.Is(err, activity.ErrNotYet) && !invalid {
+		want := activity.Freshness{After: at}
+		if a.waits%2 == 0 {
+			want = activity.Freshness{Within: time.Since(since)}
+		}
+		err := a.recorder.Await(a.t.Context(), want)
+		_, invalid := errors.AsType[*activity.InvalidError](err)
+		_, late := errors.AsType[*activity.NotYetError](err)
+		if err != nil && !late && !invalid {
 			a.t.Fatal(err)
 		}
 		return err == nil

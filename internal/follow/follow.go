@@ -19,9 +19,8 @@ import (
 
 const (
 	// leaseTime is how long a follower that was killed keeps others from following.
-	leaseTime = 8 * time.Second
-	// renewEvery is how often the ledger hears that the source is followed, at least.
-	renewEvery = time.Second
+	leaseTime  = 8 * time.Second
+	renewEvery = 2 * time.Second
 	retryPause = time.Second
 	// endTimeout bounds the end of a lease when the process stops.
 	endTimeout = 2 * time.Second
@@ -63,6 +62,7 @@ type Follower struct {
 	lacksAfter       atomic.Pointer[time.Time] // all that the source committed until then is in the ledger
 	log              atomic.Pointer[KeptLog]
 	trouble          atomic.Pointer[string]
+	idle             chan struct{} // has an element if a look found nothing to record
 }
 
 // counts are changes of the rows of a table, by what became of them.
@@ -118,6 +118,7 @@ func New(r *activity.Recorder, o Options) *Follower {
 	o.Log = o.Log.With("source_name", o.Name)
 	f := &Follower{
 		Options: o, recorder: r, fingerprint: o.Tables.fingerprint(o.Kinds), silence: time.Minute,
+		idle:   make(chan struct{}, 1),
 		source: source{mapper: newMapper(o.Tables, o.Kinds), url: o.URL, name: "feedfilter_" + strings.ToLower(o.Name)},
 	}
 	if r != nil {
@@ -218,9 +219,18 @@ func (f *Follower) followed() time.Time {
 	return f.clock(*until)
 }
 
-// renew renews the lease until ctx ends, or ends ctx when the lease is lost.
+// renew renews the lease until ctx ends, or ends ctx when the lease is lost. It does so at once when
+// a source that commits nothing was looked at: the ledger then hears that it lacks nothing.
 func (f *Follower) renew(ctx context.Context, src *activity.Source, lost context.CancelCauseFunc) {
-	for pause(ctx, renewEvery) == nil {
+	tick := time.NewTicker(renewEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+		case <-f.idle:
+		case <-ctx.Done():
+			return
+		}
 		if err := src.Renew(ctx, leaseTime, f.followed()); errors.Is(err, ledger.ErrFenced) {
 			lost(err)
 		}

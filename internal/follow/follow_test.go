@@ -53,6 +53,7 @@ type app struct {
 	ledger   *ledger.Ledger
 	recorder *activity.Recorder
 	tables   Tables
+	waits    int // calls of after
 }
 
 func newApp(t *testing.T) *app {

@@ -130,7 +130,7 @@ func TestFollowFailoverLoses(t *testing.T) {
 	a.exec(`DELETE FROM blocks WHERE blocked_id = 2`)
 	a.after()
 	old := a.mark()
-	must(t, a.recorder.Await(t.Context(), old))
+	must(t, a.recorder.Await(t.Context(), activity.Freshness{After: old}))
 	stop()
 	at := a.position()
 	a.server.Kill()
@@ -149,13 +149,15 @@ func TestFollowFailoverLoses(t *testing.T) {
 		must(t, a.conn.QueryRow(t.Context(), `SELECT pg_current_wal_flush_lsn() > $1::text::pg_lsn + 10000`, at.lsn.String()).Scan(&beyond))
 	}
 	now := a.mark()
-	if err := a.recorder.Await(t.Context(), now); !errors.Is(err, activity.ErrNotYet) {
+	err := a.recorder.Await(t.Context(), activity.Freshness{After: now})
+	if _, late := errors.AsType[*activity.NotYetError](err); !late {
 		t.Errorf("before the follower comes back, a position of the new primary counts as reached: %v", err)
 	}
 	a.start(a.follower("two"))
 	a.after()
-	must(t, a.recorder.Await(t.Context(), now))
-	if err := a.recorder.Await(t.Context(), old); !errors.Is(err, activity.ErrNotYet) {
+	must(t, a.recorder.Await(t.Context(), activity.Freshness{After: now}))
+	err = a.recorder.Await(t.Context(), activity.Freshness{After: old})
+	if _, late := errors.AsType[*activity.NotYetError](err); !late {
 		t.Errorf("a position of the old primary counts as reached: %v", err)
 	}
 }

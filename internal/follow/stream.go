@@ -421,6 +421,12 @@ func (a *applier) prove(l lookedAt) error {
 	a.tell()
 	a.proved = a.looked
 	a.proved.to.catalog, a.received.to.catalog = l.sum, l.sum
+	if a.recording == nil && a.proved.to == a.at {
+		select {
+		case a.f.idle <- struct{}{}:
+		default:
+		}
+	}
 	return nil
 }
 

@@ -3,7 +3,7 @@ import {
 } from "@bufbuild/protobuf";
 import { Connection, decodeJSON, type Call } from "./connection.js";
 import { FeedFilterError, unexpected } from "./errors.js";
-import { decodeFeed, encodeFilter, partsOf } from "./feed.js";
+import { decodeFeed, duration, encodeFilter, partsOf } from "./feed.js";
 import { ActivityService, Op, type RecordRequestSchema } from "./gen/feedfilter/v1/activity_pb.js";
 import { FeedService } from "./gen/feedfilter/v1/feed_pb.js";
 import type { components, paths } from "./gen/openapi.js";
@@ -59,24 +59,25 @@ export class FeedFilter {
 
   /**
    * Returns what a feed of the viewer with the lists does with the post, and why. If its id is "",
-   * returns everything between the viewer and the author. `after` is as in `filter`. The service
+   * returns everything between the viewer and the author. `after` and `withinMs` are as in `filter`. The service
    * must have a ledger.
    */
   explain(
     viewer: string, post: Post,
-    options?: CallOptions & { lists?: readonly string[] | undefined; after?: string | undefined },
+    options?: CallOptions & { lists?: readonly string[] | undefined; after?: string | undefined; withinMs?: number | undefined },
   ): Promise<Explanation> {
     const request = {
-      viewer, lists: (options?.lists ?? []).slice(), after: options?.after ?? "", post: { id: post.id, ...partsOf(post) },
+      viewer, lists: (options?.lists ?? []).slice(), after: options?.after ?? "", within: duration(options?.withinMs),
+      post: { id: post.id, ...partsOf(post) },
     };
     return this.#unary(FeedService.method.explain, request, explanationOf, options);
   }
 
   /** Returns which viewers must not get a new post, for apps that write posts into feeds. */
   fanout(request: FanoutRequest, options?: CallOptions): Promise<Fanout> {
-    const { post, viewers, kinds, exact = false, after = "" } = request;
+    const { post, viewers, kinds, exact = false, after = "", withinMs } = request;
     const message = {
-      post: post.id, ...partsOf(post), viewers: viewers.slice(), exact, after,
+      post: post.id, ...partsOf(post), viewers: viewers.slice(), exact, after, within: duration(withinMs),
       ...(kinds && { kinds: { names: kinds.slice() } }),
     };
     return this.#unary(FeedService.method.fanout, message, (m) => fanoutOf(viewers, m), options);

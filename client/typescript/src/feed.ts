@@ -7,16 +7,22 @@ import type { Actor, Dropped, Feed, FilterRequest, Post } from "./types.js";
 
 const maxUint32 = 0xffff_ffff;
 
+/** Returns a time as the service takes it. */
+export function duration(ms: number | undefined): string {
+  return ms === undefined ? "" : `${ms}ms`;
+}
+
 /** Encodes the request of a feed. */
 export function encodeFilter(request: FilterRequest): Uint8Array {
-  const { viewer, posts, kinds, annotate = [], lists = [], limit = 0, recordSeen = false, exact = false, after = "" } = request;
+  const { viewer, posts, kinds, annotate = [], lists = [], limit = 0, recordSeen = false, exact = false, after = "", withinMs } = request;
   checkText(viewer, "viewer");
   checkText(after, "after");
   for (const [name, texts] of Object.entries({ kinds: kinds ?? [], annotate, lists })) checkAll(texts, () => name);
   const ids = posts.map(({ id }) => id);
   checkAll(ids, (i) => `posts[${i}].id`);
   const m = create(FilterRequestSchema, {
-    viewer, posts: ids, annotate: annotate.slice(), lists: lists.slice(), recordSeen, exact, after, answer: Answer.DROPPED,
+    viewer, posts: ids, annotate: annotate.slice(), lists: lists.slice(), recordSeen, exact, after, within: duration(withinMs),
+    answer: Answer.DROPPED,
     limit: limit >= 0 && limit <= maxUint32 ? Math.ceil(limit) : maxUint32, // refused
     ...(kinds && { kinds: { names: kinds.slice() } }),
   });

@@ -100,6 +100,11 @@ export interface FilterRequest<P extends Post = Post> {
    * "not_yet". Default: what was recorded before the call.
    */
   after?: string | undefined;
+  /**
+   * A time before the call in milliseconds, 1 to 86,400,000: the feed has all that the followed
+   * database of the app had committed until then, or the error has the code "not_yet".
+   */
+  withinMs?: number | undefined;
 }
 
 /** The posts that a viewer sees, and the dropped posts. */
@@ -194,6 +199,8 @@ export interface FanoutRequest {
   exact?: boolean | undefined;
   /** A position, as in FilterRequest. */
   after?: string | undefined;
+  /** A time, as in FilterRequest. */
+  withinMs?: number | undefined;
 }
 
 /** The viewers who must not get a new post. All others may. */

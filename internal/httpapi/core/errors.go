@@ -135,8 +135,8 @@ func Describe(err error) Problem {
 	if down, ok := errors.AsType[*activity.UnavailableError](err); ok {
 		return Problem{Code: CodeUnavailable, Message: "unavailable: " + down.Dependency}
 	}
-	if errors.Is(err, activity.ErrNotYet) {
-		return Problem{Code: CodeNotYet, Message: activity.ErrNotYet.Error(), Field: "after"}
+	if e, ok := errors.AsType[*activity.NotYetError](err); ok {
+		return Problem{Code: CodeNotYet, Message: e.Error(), Field: e.Field}
 	}
 	if route, ok := errors.AsType[*echo.HTTPError](err); ok {
 		switch route.Code {

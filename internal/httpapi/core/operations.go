@@ -124,7 +124,7 @@ func (o *Operations) Fanout(ctx context.Context, k *Call, req feed.FanoutRequest
 
 // Explain explains a post, if the rate of the viewer allows it.
 func (o *Operations) Explain(
-	ctx context.Context, k *Call, viewer string, p feed.Post, lists []string, after string,
+	ctx context.Context, k *Call, viewer string, p feed.Post, lists []string, want activity.Freshness,
 ) (feed.Explanation, error) {
 	if err := o.Access.UserMay(viewer, 1+len(lists)); err != nil {
 		return feed.Explanation{}, err
@@ -132,7 +132,7 @@ func (o *Operations) Explain(
 	k.Note("explain", "", viewer, cmp.Or(p.ID, p.Author))
 	ctx, cancel := o.Limits.Bound(ctx)
 	defer cancel()
-	if err := o.Activities.Await(ctx, after); err != nil {
+	if err := o.Activities.Await(ctx, want); err != nil {
 		return feed.Explanation{}, err
 	}
 	return feed.Explain(ctx, o.Activities, viewer, p, lists...)

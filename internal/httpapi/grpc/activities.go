@@ -54,7 +54,12 @@ func (p *procedures) explain(ctx context.Context, k *core.Call, in *incoming[pb.
 		return nil, err
 	}
 	post.ID = asked.GetId()
-	e, err := p.operations.Explain(ctx, k, in.message.GetViewer(), post, in.message.GetLists(), in.message.GetAfter())
+	within, err := core.ParseWithin(in.message.GetWithin())
+	if err != nil {
+		return nil, err
+	}
+	want := activity.Freshness{After: in.message.GetAfter(), Within: within}
+	e, err := p.operations.Explain(ctx, k, in.message.GetViewer(), post, in.message.GetLists(), want)
 	if err != nil {
 		return nil, err
 	}

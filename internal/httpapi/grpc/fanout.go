@@ -46,6 +46,9 @@ func (p *procedures) fanout(ctx context.Context, k *core.Call, in *fanoutMessage
 	}
 	post.ID = m.GetPost()
 	req := feed.FanoutRequest{Post: post, Viewers: m.GetViewers(), Exact: m.GetExact(), After: m.GetAfter()}
+	if req.Within, err = core.ParseWithin(m.GetWithin()); err != nil {
+		return nil, err
+	}
 	if m.GetKinds() != nil {
 		req.Kinds = append([]string{}, m.GetKinds().GetNames()...)
 	}

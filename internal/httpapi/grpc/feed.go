@@ -103,6 +103,9 @@ func feedRequest(m *pb.FilterRequest, posts []feed.Post) (feed.Request, bool, er
 		Viewer: m.GetViewer(), Posts: posts, Annotate: m.GetAnnotate(), Limit: int(m.GetLimit()),
 		Lists: m.GetLists(), RecordSeen: m.GetRecordSeen(), Exact: m.GetExact(), After: m.GetAfter(),
 	}
+	if req.Within, err = core.ParseWithin(m.GetWithin()); err != nil {
+		return feed.Request{}, false, err
+	}
 	if m.GetLimit() > feed.MaxPosts {
 		text := fmt.Sprintf("%d is not in 1 to %d", m.GetLimit(), feed.MaxPosts)
 		return feed.Request{}, false, core.Refuse(activity.CodeOutOfRange, "limit", text)

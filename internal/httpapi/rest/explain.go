@@ -13,6 +13,7 @@ type explainRequest struct {
 	Post   *feedPost `json:"post"` // nil: not given
 	Lists  []string  `json:"lists"`
 	After  string    `json:"after"`
+	Within string    `json:"within"`
 }
 
 type explainAnswer struct {
@@ -43,7 +44,12 @@ func (a *api) explain(ctx context.Context, k *core.Call, _ string, req explainRe
 	if req.Post == nil {
 		return nil, core.Refuse(core.CodeMissingField, "post", "the field is missing")
 	}
-	e, err := a.operations.Explain(ctx, k, req.Viewer, req.Post.post(), req.Lists, req.After)
+	within, err := core.ParseWithin(req.Within)
+	if err != nil {
+		return nil, err
+	}
+	want := activity.Freshness{After: req.After, Within: within}
+	e, err := a.operations.Explain(ctx, k, req.Viewer, req.Post.post(), req.Lists, want)
 	if err != nil {
 		return nil, err
 	}

@@ -17,6 +17,7 @@ type fanoutRequest struct {
 	Kinds   []string    `json:"kinds"`   // nil: not given
 	Exact   bool        `json:"exact"`
 	After   string      `json:"after"`
+	Within  string      `json:"within"`
 
 	Facets map[activity.Facet][]string `json:"facets"`
 }
@@ -40,7 +41,10 @@ func (r fanoutRequest) request(*core.Buffer) (feed.FanoutRequest, error) {
 		return feed.FanoutRequest{}, core.Refuse(core.CodeMissingField, "viewers", "the field is missing")
 	}
 	p := feedPost{ID: r.Post, Author: r.Author, Actors: r.Actors, Related: r.Related, Facets: r.Facets}
-	return feed.FanoutRequest{Post: p.post(), Viewers: r.Viewers, Kinds: r.Kinds, Exact: r.Exact, After: r.After}, nil
+	within, err := core.ParseWithin(r.Within)
+	return feed.FanoutRequest{
+		Post: p.post(), Viewers: r.Viewers, Kinds: r.Kinds, Exact: r.Exact, After: r.After, Within: within,
+	}, err
 }
 
 // readFanout reads the JSON body of a fan-out, as readFeed reads that of a feed.
@@ -66,6 +70,9 @@ func readFanout(body string, in *core.Buffer) (req feed.FanoutRequest, ok bool) 
 		case "after":
 			req.After, ok = r.text()
 			return 8, ok
+		case "within":
+			req.Within, ok = r.within()
+			return 9, ok
 		default:
 			return r.postField(&req.Post, name)
 		}

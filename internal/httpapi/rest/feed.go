@@ -25,7 +25,8 @@ type filterRequest struct {
 	RecordSeen bool `json:"record_seen"`
 	Exact      bool `json:"exact"`
 
-	After string `json:"after"`
+	After  string `json:"after"`
+	Within string `json:"within"`
 
 	Answer *string `json:"answer"` // nil: not given
 }
@@ -96,10 +97,11 @@ func (r filterRequest) request() (feed.Request, error) {
 			return feed.Request{}, core.Refuse(activity.CodeOutOfRange, "limit", fmt.Sprintf("%d is not in 1 to %d", limit, feed.MaxPosts))
 		}
 	}
+	within, err := core.ParseWithin(r.Within)
 	return feed.Request{
 		Viewer: r.Viewer, Posts: posts, Kinds: r.Kinds, Annotate: r.Annotate, Lists: r.Lists, Limit: limit,
-		RecordSeen: r.RecordSeen, Exact: r.Exact, After: r.After,
-	}, nil
+		RecordSeen: r.RecordSeen, Exact: r.Exact, After: r.After, Within: within,
+	}, err
 }
 
 // Forms of answers.

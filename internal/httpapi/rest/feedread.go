@@ -3,6 +3,7 @@ package rest
 import (
 	"slices"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -57,6 +58,9 @@ func readFeed(body string, in *core.Buffer) (req feed.Request, ok bool) {
 		case "after":
 			req.After, ok = r.text()
 			return 9, ok
+		case "within":
+			req.Within, ok = r.within()
+			return 10, ok
 		}
 		return 0, false
 	})
@@ -70,6 +74,16 @@ type feedReader struct {
 	body   string
 	at     int // index of the next byte
 	buffer *core.Buffer
+}
+
+// within reads a time before the call.
+func (r *feedReader) within() (time.Duration, bool) {
+	text, ok := r.text()
+	if !ok {
+		return 0, false
+	}
+	d, err := core.ParseWithin(text)
+	return d, err == nil
 }
 
 // object reads an object. It calls member to read the value of each name. member returns the number

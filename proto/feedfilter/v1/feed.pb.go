@@ -120,7 +120,10 @@ type FilterRequest struct {
 	Lists []string `protobuf:"bytes,15,rep,name=lists,proto3" json:"lists,omitempty"`
 	// A position of the followed database of the app, such as "0/16B3748": the answer has all that it
 	// had committed up to there. "": what was recorded before the call.
-	After         string `protobuf:"bytes,17,opt,name=after,proto3" json:"after,omitempty"`
+	After string `protobuf:"bytes,17,opt,name=after,proto3" json:"after,omitempty"`
+	// A time such as "2s": the answer has all that the followed database of the app had committed that
+	// long before the call. From 1ms to 24h. "": no time.
+	Within        string `protobuf:"bytes,18,opt,name=within,proto3" json:"within,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -270,6 +273,13 @@ func (x *FilterRequest) GetLists() []string {
 func (x *FilterRequest) GetAfter() string {
 	if x != nil {
 		return x.After
+	}
+	return ""
+}
+
+func (x *FilterRequest) GetWithin() string {
+	if x != nil {
+		return x.Within
 	}
 	return ""
 }
@@ -679,7 +689,9 @@ type ExplainRequest struct {
 	// Up to 20 shared lists, as in FilterRequest.
 	Lists []string `protobuf:"bytes,3,rep,name=lists,proto3" json:"lists,omitempty"`
 	// As in FilterRequest.
-	After         string `protobuf:"bytes,4,opt,name=after,proto3" json:"after,omitempty"`
+	After string `protobuf:"bytes,4,opt,name=after,proto3" json:"after,omitempty"`
+	// As in FilterRequest.
+	Within        string `protobuf:"bytes,5,opt,name=within,proto3" json:"within,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -738,6 +750,13 @@ func (x *ExplainRequest) GetLists() []string {
 func (x *ExplainRequest) GetAfter() string {
 	if x != nil {
 		return x.After
+	}
+	return ""
+}
+
+func (x *ExplainRequest) GetWithin() string {
+	if x != nil {
+		return x.Within
 	}
 	return ""
 }
@@ -1065,7 +1084,9 @@ type FanoutRequest struct {
 	// Other ids on the post, one message for each facet.
 	Facets []*Facet `protobuf:"bytes,9,rep,name=facets,proto3" json:"facets,omitempty"`
 	// As in FilterRequest.
-	After         string `protobuf:"bytes,10,opt,name=after,proto3" json:"after,omitempty"`
+	After string `protobuf:"bytes,10,opt,name=after,proto3" json:"after,omitempty"`
+	// As in FilterRequest.
+	Within        string `protobuf:"bytes,11,opt,name=within,proto3" json:"within,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1166,6 +1187,13 @@ func (x *FanoutRequest) GetFacets() []*Facet {
 func (x *FanoutRequest) GetAfter() string {
 	if x != nil {
 		return x.After
+	}
+	return ""
+}
+
+func (x *FanoutRequest) GetWithin() string {
+	if x != nil {
+		return x.Within
 	}
 	return ""
 }
@@ -1384,7 +1412,7 @@ var File_feedfilter_v1_feed_proto protoreflect.FileDescriptor
 
 const file_feedfilter_v1_feed_proto_rawDesc = "" +
 	"\n" +
-	"\x18feedfilter/v1/feed.proto\x12\rfeedfilter.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\x92\x04\n" +
+	"\x18feedfilter/v1/feed.proto\x12\rfeedfilter.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\xaa\x04\n" +
 	"\rFilterRequest\x12\x16\n" +
 	"\x06viewer\x18\x01 \x01(\tR\x06viewer\x12\x14\n" +
 	"\x05posts\x18\x02 \x03(\tR\x05posts\x12\x18\n" +
@@ -1406,7 +1434,8 @@ const file_feedfilter_v1_feed_proto_rawDesc = "" +
 	"\arelated\x18\x0e \x03(\tR\arelated\x12#\n" +
 	"\rrelated_posts\x18\x10 \x03(\rR\frelatedPosts\x12\x14\n" +
 	"\x05lists\x18\x0f \x03(\tR\x05lists\x12\x14\n" +
-	"\x05after\x18\x11 \x01(\tR\x05after\"C\n" +
+	"\x05after\x18\x11 \x01(\tR\x05after\x12\x16\n" +
+	"\x06within\x18\x12 \x01(\tR\x06within\"C\n" +
 	"\x05Facet\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x10\n" +
 	"\x03ids\x18\x02 \x03(\tR\x03ids\x12\x14\n" +
@@ -1431,12 +1460,13 @@ const file_feedfilter_v1_feed_proto_rawDesc = "" +
 	"\x05posts\x18\x02 \x03(\rR\x05posts\"6\n" +
 	"\bDegraded\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x16\n" +
-	"\x06reason\x18\x02 \x01(\tR\x06reason\"}\n" +
+	"\x06reason\x18\x02 \x01(\tR\x06reason\"\x95\x01\n" +
 	"\x0eExplainRequest\x12\x16\n" +
 	"\x06viewer\x18\x01 \x01(\tR\x06viewer\x12'\n" +
 	"\x04post\x18\x02 \x01(\v2\x13.feedfilter.v1.PostR\x04post\x12\x14\n" +
 	"\x05lists\x18\x03 \x03(\tR\x05lists\x12\x14\n" +
-	"\x05after\x18\x04 \x01(\tR\x05after\"\xaf\x01\n" +
+	"\x05after\x18\x04 \x01(\tR\x05after\x12\x16\n" +
+	"\x06within\x18\x05 \x01(\tR\x06within\"\xaf\x01\n" +
 	"\x04Post\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x16\n" +
 	"\x06author\x18\x02 \x01(\tR\x06author\x12\x16\n" +
@@ -1462,7 +1492,7 @@ const file_feedfilter_v1_feed_proto_rawDesc = "" +
 	"\x06target\x18\t \x01(\tR\x06target\x12!\n" +
 	"\foverruled_by\x18\n" +
 	" \x01(\tR\voverruledBy\x12\x12\n" +
-	"\x04list\x18\v \x01(\tR\x04list\"\xb2\x02\n" +
+	"\x04list\x18\v \x01(\tR\x04list\"\xca\x02\n" +
 	"\rFanoutRequest\x12\x16\n" +
 	"\x06author\x18\x01 \x01(\tR\x06author\x12\x16\n" +
 	"\x06actors\x18\x02 \x03(\tR\x06actors\x12\x1f\n" +
@@ -1475,7 +1505,8 @@ const file_feedfilter_v1_feed_proto_rawDesc = "" +
 	"\arelated\x18\b \x03(\tR\arelated\x12,\n" +
 	"\x06facets\x18\t \x03(\v2\x14.feedfilter.v1.FacetR\x06facets\x12\x14\n" +
 	"\x05after\x18\n" +
-	" \x01(\tR\x05after\"}\n" +
+	" \x01(\tR\x05after\x12\x16\n" +
+	"\x06within\x18\v \x01(\tR\x06within\"}\n" +
 	"\x0eFanoutResponse\x126\n" +
 	"\adropped\x18\x01 \x03(\v2\x1c.feedfilter.v1.DroppedViewerR\adropped\x123\n" +
 	"\bdegraded\x18\x02 \x03(\v2\x17.feedfilter.v1.DegradedR\bdegraded\"g\n" +

@@ -94,6 +94,7 @@ class AsyncClient:
         exact: bool = False,
         lists: Sequence[str] = (),
         after: Optional[str] = None,
+        within: Optional[float] = None,
         timeout: Optional[float] = None,
     ) -> Feed[P]:
         """Return which of the posts a viewer sees.
@@ -101,7 +102,7 @@ class AsyncClient:
         See Client.filter.
         """
         call = self._core.filter(
-            viewer, posts, kinds, annotate, limit, record_seen, exact, lists, after
+            viewer, posts, kinds, annotate, limit, record_seen, exact, lists, after, within
         )
         return await self._run(call, timeout)
 
@@ -112,13 +113,14 @@ class AsyncClient:
         *,
         lists: Sequence[str] = (),
         after: Optional[str] = None,
+        within: Optional[float] = None,
         timeout: Optional[float] = None,
     ) -> Explanation:
         """Return what a feed of the viewer does with the post, and why. It needs a ledger.
 
         See Client.explain.
         """
-        return await self._run(self._core.explain(viewer, post, lists, after), timeout)
+        return await self._run(self._core.explain(viewer, post, lists, after, within), timeout)
 
     async def fanout(
         self,
@@ -128,10 +130,12 @@ class AsyncClient:
         kinds: Optional[Sequence[str]] = None,
         exact: bool = False,
         after: Optional[str] = None,
+        within: Optional[float] = None,
         timeout: Optional[float] = None,
     ) -> Fanout:
         """Return which viewers must not get a new post. See Client.fanout."""
-        return await self._run(self._core.fanout(post, viewers, kinds, exact, after), timeout)
+        call = self._core.fanout(post, viewers, kinds, exact, after, within)
+        return await self._run(call, timeout)
 
     # Activities.
 

@@ -107,6 +107,7 @@ class Client:
         exact: bool = False,
         lists: Sequence[str] = (),
         after: Optional[str] = None,
+        within: Optional[float] = None,
         timeout: Optional[float] = None,
     ) -> Feed[P]:
         """Return which of the posts a viewer sees.
@@ -130,10 +131,13 @@ class Client:
             after: A position of the followed database of the app, such as "0/16B3748": the feed
                 has all that it had committed up to there. If the service does not get there in
                 time, the error has the code "not_yet". None: what was recorded before the call.
+            within: A time before the call in seconds, 0.001 to 86,400: the feed has all that the
+                followed database of the app had committed until then, or the error has the code
+                "not_yet". None: no time.
             timeout: Replaces the client's, in seconds.
         """
         call = self._core.filter(
-            viewer, posts, kinds, annotate, limit, record_seen, exact, lists, after
+            viewer, posts, kinds, annotate, limit, record_seen, exact, lists, after, within
         )
         return self._run(call, timeout)
 
@@ -144,6 +148,7 @@ class Client:
         *,
         lists: Sequence[str] = (),
         after: Optional[str] = None,
+        within: Optional[float] = None,
         timeout: Optional[float] = None,
     ) -> Explanation:
         """Return what a feed of the viewer does with the post, and why. It needs a ledger.
@@ -153,9 +158,10 @@ class Client:
             post: The candidate. With the id "": everything between the viewer and the author.
             lists: The shared lists of the feed.
             after: A position, as in filter.
+            within: A time, as in filter.
             timeout: Replaces the client's, in seconds.
         """
-        return self._run(self._core.explain(viewer, post, lists, after), timeout)
+        return self._run(self._core.explain(viewer, post, lists, after, within), timeout)
 
     def fanout(
         self,
@@ -165,6 +171,7 @@ class Client:
         kinds: Optional[Sequence[str]] = None,
         exact: bool = False,
         after: Optional[str] = None,
+        within: Optional[float] = None,
         timeout: Optional[float] = None,
     ) -> Fanout:
         """Return which viewers must not get a new post, for apps that write posts into feeds.
@@ -176,9 +183,11 @@ class Client:
                 or keeps, and is two-way or has fanout. Empty: none.
             exact: Let the ledger confirm what the filter reports.
             after: A position, as in filter.
+            within: A time, as in filter.
             timeout: Replaces the client's, in seconds.
         """
-        return self._run(self._core.fanout(post, viewers, kinds, exact, after), timeout)
+        call = self._core.fanout(post, viewers, kinds, exact, after, within)
+        return self._run(call, timeout)
 
     # Activities.
 

@@ -438,11 +438,12 @@ class Core:
         exact: bool,
         lists: Sequence[str],
         after: Optional[str],
+        within: Optional[float],
     ) -> "Call[Feed[P]]":
         return Call(
             _procedure(FEED, "Filter"),
             lambda: wire.filter_request(
-                viewer, posts, kinds, annotate, limit, record_seen, exact, lists, after
+                viewer, posts, kinds, annotate, limit, record_seen, exact, lists, after, within
             ),
             lambda text: wire.feed_of(text, posts, annotate),
             once=record_seen,
@@ -457,11 +458,19 @@ class Core:
         )
 
     def explain(
-        self, viewer: str, post: Post, lists: Sequence[str], after: Optional[str]
+        self,
+        viewer: str,
+        post: Post,
+        lists: Sequence[str],
+        after: Optional[str],
+        within: Optional[float],
     ) -> "Call[Explanation]":
         def content() -> bytes:
             request = ExplainRequest(
-                viewer=viewer, lists=wire.names("lists", lists), after=after
+                viewer=viewer,
+                lists=wire.names("lists", lists),
+                after=after,
+                within=wire.duration(within),
             )
             request.post.id = post.id
             wire.fill_post(request.post, post)
@@ -477,10 +486,15 @@ class Core:
         kinds: Optional[Sequence[str]],
         exact: bool,
         after: Optional[str],
+        within: Optional[float],
     ) -> "Call[Fanout]":
         def content() -> bytes:
             request = FanoutRequest(
-                post=post.id, viewers=wire.names("viewers", viewers), exact=exact, after=after
+                post=post.id,
+                viewers=wire.names("viewers", viewers),
+                exact=exact,
+                after=after,
+                within=wire.duration(within),
             )
             wire.fill_post(request, post)
             if kinds is not None:

@@ -137,6 +137,11 @@ def stamp(field: str, when: Optional[datetime], into: Any) -> None:
     into.SetInParent()
 
 
+def duration(seconds: Optional[float]) -> Optional[str]:
+    """Return a time as the service takes it."""
+    return None if seconds is None else f"{seconds * 1000:.0f}ms"
+
+
 def filter_request(
     viewer: str,
     posts: Sequence[Post],
@@ -147,6 +152,7 @@ def filter_request(
     exact: bool,
     lists: Sequence[str],
     after: Optional[str],
+    within: Optional[float],
 ) -> bytes:
     """Return the message of a feed. It requests only dropped posts: the shortest answer."""
     if limit is not None and limit < 1:  # 0 is "no limit" in a message
@@ -163,6 +169,7 @@ def filter_request(
         answer=ANSWER_DROPPED,
         lists=names("lists", lists),
         after=after,
+        within=duration(within),
     )
     facets: Dict[str, Facet] = {}
     for index, post in enumerate(posts):

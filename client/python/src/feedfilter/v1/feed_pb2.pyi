@@ -55,16 +55,18 @@ class DroppedViewer(_message.Message):
     def __init__(self, index: _Optional[int] = ..., kind: _Optional[str] = ..., actor: _Optional[str] = ..., target: _Optional[str] = ...) -> None: ...
 
 class ExplainRequest(_message.Message):
-    __slots__ = ["after", "lists", "post", "viewer"]
+    __slots__ = ["after", "lists", "post", "viewer", "within"]
     AFTER_FIELD_NUMBER: _ClassVar[int]
     LISTS_FIELD_NUMBER: _ClassVar[int]
     POST_FIELD_NUMBER: _ClassVar[int]
     VIEWER_FIELD_NUMBER: _ClassVar[int]
+    WITHIN_FIELD_NUMBER: _ClassVar[int]
     after: str
     lists: _containers.RepeatedScalarFieldContainer[str]
     post: Post
     viewer: str
-    def __init__(self, viewer: _Optional[str] = ..., post: _Optional[_Union[Post, _Mapping]] = ..., lists: _Optional[_Iterable[str]] = ..., after: _Optional[str] = ...) -> None: ...
+    within: str
+    def __init__(self, viewer: _Optional[str] = ..., post: _Optional[_Union[Post, _Mapping]] = ..., lists: _Optional[_Iterable[str]] = ..., after: _Optional[str] = ..., within: _Optional[str] = ...) -> None: ...
 
 class ExplainResponse(_message.Message):
     __slots__ = ["degraded", "dropped", "page", "reasons"]
@@ -89,7 +91,7 @@ class Facet(_message.Message):
     def __init__(self, name: _Optional[str] = ..., ids: _Optional[_Iterable[str]] = ..., posts: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class FanoutRequest(_message.Message):
-    __slots__ = ["actor_roles", "actors", "after", "author", "exact", "facets", "kinds", "post", "related", "viewers"]
+    __slots__ = ["actor_roles", "actors", "after", "author", "exact", "facets", "kinds", "post", "related", "viewers", "within"]
     ACTORS_FIELD_NUMBER: _ClassVar[int]
     ACTOR_ROLES_FIELD_NUMBER: _ClassVar[int]
     AFTER_FIELD_NUMBER: _ClassVar[int]
@@ -100,6 +102,7 @@ class FanoutRequest(_message.Message):
     POST_FIELD_NUMBER: _ClassVar[int]
     RELATED_FIELD_NUMBER: _ClassVar[int]
     VIEWERS_FIELD_NUMBER: _ClassVar[int]
+    WITHIN_FIELD_NUMBER: _ClassVar[int]
     actor_roles: _containers.RepeatedScalarFieldContainer[str]
     actors: _containers.RepeatedScalarFieldContainer[str]
     after: str
@@ -110,7 +113,8 @@ class FanoutRequest(_message.Message):
     post: str
     related: _containers.RepeatedScalarFieldContainer[str]
     viewers: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, author: _Optional[str] = ..., actors: _Optional[_Iterable[str]] = ..., actor_roles: _Optional[_Iterable[str]] = ..., viewers: _Optional[_Iterable[str]] = ..., kinds: _Optional[_Union[KindNames, _Mapping]] = ..., exact: bool = ..., post: _Optional[str] = ..., related: _Optional[_Iterable[str]] = ..., facets: _Optional[_Iterable[_Union[Facet, _Mapping]]] = ..., after: _Optional[str] = ...) -> None: ...
+    within: str
+    def __init__(self, author: _Optional[str] = ..., actors: _Optional[_Iterable[str]] = ..., actor_roles: _Optional[_Iterable[str]] = ..., viewers: _Optional[_Iterable[str]] = ..., kinds: _Optional[_Union[KindNames, _Mapping]] = ..., exact: bool = ..., post: _Optional[str] = ..., related: _Optional[_Iterable[str]] = ..., facets: _Optional[_Iterable[_Union[Facet, _Mapping]]] = ..., after: _Optional[str] = ..., within: _Optional[str] = ...) -> None: ...
 
 class FanoutResponse(_message.Message):
     __slots__ = ["degraded", "dropped"]
@@ -121,7 +125,7 @@ class FanoutResponse(_message.Message):
     def __init__(self, dropped: _Optional[_Iterable[_Union[DroppedViewer, _Mapping]]] = ..., degraded: _Optional[_Iterable[_Union[Degraded, _Mapping]]] = ...) -> None: ...
 
 class FilterRequest(_message.Message):
-    __slots__ = ["actor_posts", "actor_roles", "actors", "after", "annotate", "answer", "authors", "exact", "facets", "kinds", "limit", "lists", "posts", "record_seen", "related", "related_posts", "viewer"]
+    __slots__ = ["actor_posts", "actor_roles", "actors", "after", "annotate", "answer", "authors", "exact", "facets", "kinds", "limit", "lists", "posts", "record_seen", "related", "related_posts", "viewer", "within"]
     ACTORS_FIELD_NUMBER: _ClassVar[int]
     ACTOR_POSTS_FIELD_NUMBER: _ClassVar[int]
     ACTOR_ROLES_FIELD_NUMBER: _ClassVar[int]
@@ -139,6 +143,7 @@ class FilterRequest(_message.Message):
     RELATED_FIELD_NUMBER: _ClassVar[int]
     RELATED_POSTS_FIELD_NUMBER: _ClassVar[int]
     VIEWER_FIELD_NUMBER: _ClassVar[int]
+    WITHIN_FIELD_NUMBER: _ClassVar[int]
     actor_posts: _containers.RepeatedScalarFieldContainer[int]
     actor_roles: _containers.RepeatedScalarFieldContainer[str]
     actors: _containers.RepeatedScalarFieldContainer[str]
@@ -156,7 +161,8 @@ class FilterRequest(_message.Message):
     related: _containers.RepeatedScalarFieldContainer[str]
     related_posts: _containers.RepeatedScalarFieldContainer[int]
     viewer: str
-    def __init__(self, viewer: _Optional[str] = ..., posts: _Optional[_Iterable[str]] = ..., authors: _Optional[_Iterable[str]] = ..., actors: _Optional[_Iterable[str]] = ..., actor_posts: _Optional[_Iterable[int]] = ..., kinds: _Optional[_Union[KindNames, _Mapping]] = ..., annotate: _Optional[_Iterable[str]] = ..., limit: _Optional[int] = ..., record_seen: bool = ..., exact: bool = ..., answer: _Optional[_Union[Answer, str]] = ..., facets: _Optional[_Iterable[_Union[Facet, _Mapping]]] = ..., actor_roles: _Optional[_Iterable[str]] = ..., related: _Optional[_Iterable[str]] = ..., related_posts: _Optional[_Iterable[int]] = ..., lists: _Optional[_Iterable[str]] = ..., after: _Optional[str] = ...) -> None: ...
+    within: str
+    def __init__(self, viewer: _Optional[str] = ..., posts: _Optional[_Iterable[str]] = ..., authors: _Optional[_Iterable[str]] = ..., actors: _Optional[_Iterable[str]] = ..., actor_posts: _Optional[_Iterable[int]] = ..., kinds: _Optional[_Union[KindNames, _Mapping]] = ..., annotate: _Optional[_Iterable[str]] = ..., limit: _Optional[int] = ..., record_seen: bool = ..., exact: bool = ..., answer: _Optional[_Union[Answer, str]] = ..., facets: _Optional[_Iterable[_Union[Facet, _Mapping]]] = ..., actor_roles: _Optional[_Iterable[str]] = ..., related: _Optional[_Iterable[str]] = ..., related_posts: _Optional[_Iterable[int]] = ..., lists: _Optional[_Iterable[str]] = ..., after: _Optional[str] = ..., within: _Optional[str] = ...) -> None: ...
 
 class FilterResponse(_message.Message):
     __slots__ = ["annotated", "degraded", "dropped", "kept", "next"]
