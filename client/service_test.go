@@ -106,6 +106,27 @@ func TestPositions(t *testing.T) {
 	})
 }
 
+// TestWithin: feeds, fan-outs and explanations are as fresh as they ask for.
+func TestWithin(t *testing.T) {
+	bothWays(t, func(t *testing.T, o client.Options) {
+		c, post := newClient(t, newService(t, 2), o), client.Post{ID: "p", Author: "2"}
+		for within, code := range map[time.Duration]string{
+			0: "", 2 * time.Second: "not_followed", time.Millisecond: "not_followed", 24 * time.Hour: "not_followed",
+			time.Microsecond: "out_of_range", -time.Second: "out_of_range", 25 * time.Hour: "out_of_range",
+		} {
+			_, filtered := c.Filter(t.Context(), client.FilterRequest{Viewer: "1", Posts: []client.Post{post}, Within: within})
+			_, sent := c.Fanout(t.Context(), client.FanoutRequest{Post: post, Viewers: []string{"1"}, Within: within})
+			_, explained := c.Explain(t.Context(), client.ExplainRequest{Viewer: "1", Post: post, Within: within})
+			for call, err := range map[string]error{"filter": filtered, "fan-out": sent, "explain": explained} {
+				refused, answered := errors.AsType[*client.Error](err)
+				if answered != (code != "") || answered && (refused.Code != code || refused.Field != "within" || !errors.Is(err, client.ErrInvalid)) {
+					t.Errorf("%s within %v: %v", call, within, err)
+				}
+			}
+		}
+	})
+}
+
 // TestEitherName: every call takes a kind's name or its plural, and answers have the name.
 func TestEitherName(t *testing.T) {
 	bothWays(t, func(t *testing.T, o client.Options) {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/feedfilter/feedfilter/internal/pgtest"
 	"github.com/feedfilter/feedfilter/internal/redistest"
+	"github.com/feedfilter/feedfilter/internal/servertest"
 )
 
 // While the ledger or the source is down, feeds without a position go on, and those with one that
@@ -103,4 +104,53 @@ func TestFollowOutages(t *testing.T) {
 	}
 	instances = all
 	dropped(commit(`INSERT INTO blocks VALUES (1, 10)`), 10)
+}
+
+// While nobody can follow the source, a feed that has to be fresh gets 503 not_yet, and after a time
+// every answer names the kind as degraded.
+func TestFollowedWithin(t *testing.T) {
+	source := pgtest.Start(t, "wal_level=logical")
+	conn, err := pgx.Connect(t.Context(), source.URL())
+	must(t, err)
+	_, err = conn.Exec(t.Context(), `CREATE TABLE blocks (blocker int, blocked int, PRIMARY KEY (blocker, blocked)); INSERT INTO blocks VALUES (1, 2);
+		CREATE PUBLICATION feedfilter_app FOR TABLE ONLY blocks WITH (publish_via_partition_root = true)`)
+	must(t, err)
+	must(t, conn.Close(t.Context()))
+	tables := filepath.Join(t.TempDir(), "tables.json")
+	must(t, os.WriteFile(tables, []byte(`{"tables":[{"table":"blocks","kind":"block","user":"blocker","target":"blocked"}]}`), 0o600))
+	s := serve(t, "--follow="+tables, "--source="+source.URL(), "--pages=16", "--data-dir="+t.TempDir(), "--followed-within=5s")
+	until := func(what string, done func(status int, answer string) bool, path, body string) {
+		t.Helper()
+		err := servertest.Await(t.Context(), what, func(context.Context) error {
+			if status, answer := s.do("POST", path, body); !done(status, answer) {
+				return fmt.Errorf("%d %s", status, answer)
+			}
+			return nil
+		})
+		must(t, err)
+	}
+	const filter, fanout, explain = "/v1/feed/filter", "/v1/fanout/filter", "/v1/feed/explain"
+	calls := map[string]string{
+		filter:  `{"viewer":"1","posts":[{"id":"p","author":"2"}]`,
+		fanout:  `{"viewers":["1"],"author":"2"`,
+		explain: `{"viewer":"1","post":{"id":"p","author":"2"}`,
+	}
+	fresh := func(status int, answer string) bool { return status == 200 && strings.Contains(answer, `"degraded":[]`) }
+	for path, body := range calls {
+		until(path+" is fresh", fresh, path, body+`,"within":"3s"}`)
+	}
+	source.Kill()
+	for path, body := range calls {
+		until(path+" is late", func(status int, answer string) bool {
+			return status == 503 && strings.Contains(answer, `"not_yet"`) && strings.Contains(answer, `"field":"within"`)
+		}, path, body+`,"within":"3s"}`)
+		until(path+" is degraded", func(status int, answer string) bool {
+			return status == 200 && strings.Contains(answer, `"degraded":[{"kind":"block","reason":"its source \"app\" has not been followed for `)
+		}, path, body+`}`)
+	}
+	until("other kinds are not degraded", fresh, filter, calls[filter]+`,"kinds":["hide"],"within":"3s"}`)
+	source.Restart()
+	for path, body := range calls {
+		until(path+" is fresh again", fresh, path, body+`,"within":"3s"}`)
+	}
 }

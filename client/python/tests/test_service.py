@@ -263,6 +263,27 @@ def test_positions(client: Client, uid: UID) -> None:
             assert refused.value.field == "after"
 
 
+def test_within(client: Client, uid: UID) -> None:
+    post = Post(uid("p"), uid("a"))
+    for within, status, code in (
+        (2.0, 422, "not_followed"),
+        (0.001, 422, "not_followed"),
+        (0.0001, 400, "out_of_range"),
+        (-1.0, 400, "out_of_range"),
+        (90000.0, 400, "out_of_range"),
+    ):
+        calls: List[Callable[[], object]] = [
+            lambda: client.filter(uid("me"), [post], within=within),
+            lambda: client.explain(uid("me"), post, within=within),
+            lambda: client.fanout(post, [uid("me")], within=within),
+        ]
+        for call in calls:
+            with pytest.raises(InvalidRequestError) as refused:
+                call()
+            assert (refused.value.status, refused.value.code) == (status, code)
+            assert refused.value.field == "within"
+
+
 def test_fanout(client: Client, uid: UID) -> None:
     author, other, viewers = uid("author"), uid("other"), [uid(f"v{i}") for i in range(4)]
     domain = uid("x.example")

@@ -60,6 +60,13 @@ test("a position is encoded", () => {
   assert.deepEqual([after("0/16B3748"), after(undefined)], ["0/16B3748", ""]);
 });
 
+test("a time before the call is encoded", () => {
+  const within = (/** @type {number | undefined} */ withinMs) => {
+    return fromBinary(FilterRequestSchema, encodeFilter({ viewer: "1", posts: [], withinMs })).within;
+  };
+  assert.deepEqual([within(2000), within(0.5), within(undefined)], ["2000ms", "0.5ms", ""]);
+});
+
 test("empty fields of a feed are not encoded", () => {
   const message = fromBinary(FilterRequestSchema, encodeFilter({ viewer: "1", posts: [{ id: "p" }] }));
   assert.deepEqual([message.authors, message.actors, message.actorPosts, message.kinds], [[], [], [], undefined]);
