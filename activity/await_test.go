@@ -36,7 +36,9 @@ func TestAwait(t *testing.T) {
 		}
 	}
 	want("", "reached")
-	far := func(reason string) string { return `not yet: source "app" has not been followed that far yet: ` + reason }
+	far := func(reason string) string {
+		return `not yet: source "app" has not been followed that far yet: ` + reason
+	}
 	want("0/1", far("it has to be read whole first"))
 	must(t, source.Record(ctx, "1/A 1f2e3d4c 2@1/FF", nil))
 	want("1/1A", far("it is at 1/A, 16 bytes before the position"))

@@ -63,7 +63,8 @@ func (r *Recorder) Await(ctx context.Context, want Freshness) error {
 		return err
 	}
 	if want.Within > 0 {
-		w.since = r.Now().Add(-want.Within)
+		_, latest := r.pages.Bounds()
+		w.since = latest.Add(-want.Within)
 	}
 	limited, cancel := context.WithTimeout(ctx, r.afterTimeout)
 	defer cancel()

@@ -137,5 +137,11 @@ func (s *Source) changes(of []SourceChange) []ledger.Change {
 	return all
 }
 
+// Clock returns a time of this process by the ledger's clock, or one that is a little earlier.
+func (s *Source) Clock(at time.Time) time.Time {
+	earliest, _ := s.r.pages.Bounds()
+	return earliest.Add(-time.Since(at))
+}
+
 // Sources returns the ledger's sources. See [pages.Pages.Sources].
 func (r *Recorder) Sources() []ledger.Source { return r.pages.Sources() }

@@ -126,7 +126,8 @@ type followWorld struct {
 }
 
 // TestLongChaosFollow follows a real database under random transactions and faults. Each feed with
-// after has what the tables say at that moment, and in the end the ledger is their mapping.
+// after has what the tables say at that moment, one with within what they said that long ago, and
+// in the end the ledger is their mapping.
 func TestLongChaosFollow(t *testing.T) {
 	seed := *chaosSeed
 	if seed == 0 {
@@ -318,9 +319,9 @@ func (r *followWriter) step(ctx context.Context) {
 }
 
 // transact makes a random transaction, and reads what the writer's rows give then.
-func (r *followWriter) transact(ctx context.Context) (after string, want map[string][]string, err error) {
+func (r *followWriter) transact(ctx context.Context) (ask fresh, want map[string][]string, err error) {
 	if r.conn == nil {
-		return "", nil, errors.New("not connected yet")
+		return fresh{}, nil, errors.New("not connected yet")
 	}
 	exec := func(sql string, args ...any) {
 		if err == nil {
@@ -343,7 +344,7 @@ func (r *followWriter) transact(ctx context.Context) (after string, want map[str
 	}
 	exec([]string{"COMMIT", "COMMIT", "COMMIT", "COMMIT", "COMMIT", "ROLLBACK"}[r.rng.IntN(6)])
 	if err != nil {
-		return "", nil, err
+		return fresh{}, nil, err
 	}
 	return r.read(ctx)
 }
@@ -384,14 +385,39 @@ func (r *followWriter) change(exec func(sql string, args ...any)) {
 	}
 }
 
-// read returns a position that has all the writer's commits, and what its rows give, by user.
-func (r *followWriter) read(ctx context.Context) (after string, want map[string][]string, err error) {
-	if err := r.conn.QueryRow(ctx, `SELECT pg_current_wal_flush_lsn()::text`).Scan(&after); err != nil {
-		return "", nil, err
+// fresh is what a feed asks for: a position, or a time.
+type fresh struct {
+	after string
+	since time.Time // zero: the position
+}
+
+func (f fresh) String() string {
+	if f.since.IsZero() {
+		return "after " + f.after
+	}
+	return fmt.Sprintf("within %v, since %v", time.Since(f.since), f.since)
+}
+
+// fields returns what the request has now.
+func (f fresh) fields() (after, within string) {
+	if f.since.IsZero() {
+		return f.after, ""
+	}
+	return "", max(time.Since(f.since), time.Millisecond).Truncate(time.Millisecond).String()
+}
+
+// read returns what a feed asks for that has all the writer's commits, and what its rows give, by
+// user. Each fourth time it is a time.
+func (r *followWriter) read(ctx context.Context) (ask fresh, want map[string][]string, err error) {
+	if err := r.conn.QueryRow(ctx, `SELECT pg_current_wal_flush_lsn()::text`).Scan(&ask.after); err != nil {
+		return fresh{}, nil, err
+	}
+	if r.rng.IntN(4) == 0 {
+		ask.since = time.Now()
 	}
 	rows, err := r.conn.Query(ctx, `SELECT DISTINCT owner, target FROM wanted WHERE owner = ANY($1) AND length(target) <> 6`, r.viewers())
 	if err != nil {
-		return "", nil, err
+		return fresh{}, nil, err
 	}
 	var owner, target string
 	want = make(map[string][]string)
@@ -399,33 +425,36 @@ func (r *followWriter) read(ctx context.Context) (after string, want map[string]
 		want[owner] = append(want[owner], target)
 		return nil
 	})
-	return after, want, err
+	return ask, want, err
 }
 
-// judge asks for a feed with after until it is answered, and checks what it drops.
-func (r *followWriter) judge(ctx context.Context, viewer, after string, want []string) {
-	got, ok := r.feed(ctx, viewer, after)
+// judge asks for a feed until it is answered, and checks what it drops.
+func (r *followWriter) judge(ctx context.Context, viewer string, ask fresh, want []string) {
+	got, ok := r.feed(ctx, viewer, ask)
 	if !ok {
 		return
 	}
 	r.tally.count("feeds", 1)
+	if !ask.since.IsZero() {
+		r.tally.count("feeds within", 1)
+	}
 	for n := range followTargets {
 		for _, target := range []string{fmt.Sprint(firstAuthor + n), followPost(n)} {
 			switch wanted := slices.Contains(want, target); {
 			case wanted && !got[target]:
-				r.tally.violatedf("shown", "%s sees %s after %s, which a row forbids", viewer, target, after)
+				r.tally.violatedf("shown", "%s sees %s %v, which a row forbids", viewer, target, ask)
 			case !wanted && got[target]:
-				r.ghost(ctx, viewer, target, after)
+				r.ghost(ctx, viewer, target, ask)
 			}
 		}
 	}
 }
 
 // ghost tells a feed that came too early from a false positive, which stays.
-func (r *followWriter) ghost(ctx context.Context, viewer, target, after string) {
+func (r *followWriter) ghost(ctx context.Context, viewer, target string, ask fresh) {
 	for range 20 {
-		if got, ok := r.feed(ctx, viewer, after); ok && !got[target] {
-			r.tally.violatedf("dropped", "%s did not see %s after %s, although no row forbids it", viewer, target, after)
+		if got, ok := r.feed(ctx, viewer, ask); ok && !got[target] {
+			r.tally.violatedf("dropped", "%s did not see %s %v, although no row forbids it", viewer, target, ask)
 			return
 		}
 		if wait(ctx, 20*time.Millisecond) != nil {
@@ -436,20 +465,22 @@ func (r *followWriter) ghost(ctx context.Context, viewer, target, after string) 
 }
 
 // feed returns the targets that a feed drops; false: ctx has ended.
-func (r *followWriter) feed(ctx context.Context, viewer, after string) (map[string]bool, bool) {
+func (r *followWriter) feed(ctx context.Context, viewer string, ask fresh) (map[string]bool, bool) {
 	q := struct {
 		feedRequest
-		After string `json:"after"`
-	}{feedRequest{Viewer: viewer}, after}
+		After  string `json:"after"`
+		Within string `json:"within"`
+	}{feedRequest: feedRequest{Viewer: viewer}}
 	for n := range followTargets {
 		author := fmt.Sprint(firstAuthor + n)
 		q.Posts = append(q.Posts, post{ID: author, Author: author}, post{ID: followPost(n), Author: fmt.Sprint("of", n)})
 	}
 	for end := time.Now().Add(followLimit); ctx.Err() == nil; {
 		answer := feedAnswer{}
+		q.After, q.Within = ask.fields()
 		err := r.services[r.rng.IntN(len(r.services))].send(ctx, http.MethodPost, "/v1/feed/filter", q).ok(&answer)
 		if status, answered := errors.AsType[statusError](err); answered && status.status != http.StatusServiceUnavailable {
-			r.tally.violatedf("answered", "%s after %s: %v", viewer, after, err)
+			r.tally.violatedf("answered", "%s %v: %v", viewer, ask, err)
 			return nil, false
 		}
 		if err == nil && len(answer.Degraded) == 0 {
@@ -461,7 +492,7 @@ func (r *followWriter) feed(ctx context.Context, viewer, after string) (map[stri
 		}
 		r.tally.count("feeds refused", 1)
 		if time.Now().After(end) {
-			r.tally.violatedf("late", "%s after %s has no answer within %v: %v, degraded %v", viewer, after, followLimit, err, answer.Degraded)
+			r.tally.violatedf("late", "%s %v has no answer in %v: %v, degraded %v", viewer, ask, followLimit, err, answer.Degraded)
 			return nil, false
 		}
 		_ = wait(ctx, 10*time.Millisecond)

@@ -63,6 +63,16 @@ func followFaults() []followFault {
 			return nil, err
 		}},
 		{"slot invalidated", short, invalidateSlot},
+		{"catalog altered for a time", short, func(w *followWorld) (func() error, error) {
+			c := alterations[w.rng.IntN(len(alterations))]
+			w.tally.count("  "+c[0], 1)
+			w.exec(c[0])
+			return func() error { w.exec(c[1]); return nil }, nil
+		}},
+		{"table rewritten", short, func(w *followWorld) (func() error, error) { //nolint:nilnil // it needs no end
+			w.exec("VACUUM FULL " + []string{"blocks", "more_blocks", `"App"."Hides"`, "list_accepted"}[w.rng.IntN(4)])
+			return nil, nil
+		}},
 	}
 	for name, of := range map[string]func(w *followWorld) *pgtest.Server{
 		"source": func(w *followWorld) *pgtest.Server { return w.source }, "ledger": func(w *followWorld) *pgtest.Server { return w.ledger },
@@ -96,6 +106,22 @@ func followFaults() []followFault {
 	}
 	slices.SortFunc(all, func(a, b followFault) int { return strings.Compare(a.name, b.name) })
 	return slices.DeleteFunc(all, func(f followFault) bool { return !strings.Contains(f.name, *chaosFaults) })
+}
+
+// alterations are changes of the catalog that the stream does not show, each with what ends it. The
+// app's writes of such a table fail meanwhile, or are not published. No partition that gives
+// activities is detached: its rows would be gone from the table, and come again.
+var alterations = [][2]string{
+	{`ALTER PUBLICATION feedfilter_app DROP TABLE blocks`, `ALTER PUBLICATION feedfilter_app ADD TABLE ONLY blocks`},
+	{`ALTER PUBLICATION feedfilter_app DROP TABLE "App"."Hides"`, `ALTER PUBLICATION feedfilter_app ADD TABLE ONLY "App"."Hides"`},
+	{`ALTER PUBLICATION feedfilter_app SET (publish = 'insert')`, `ALTER PUBLICATION feedfilter_app SET (publish = 'insert, update, delete, truncate')`},
+	{`ALTER PUBLICATION feedfilter_app SET TABLE ONLY blocks WHERE (blocker < 0), ONLY more_blocks, ONLY "App"."Hides", list_members`,
+		`ALTER PUBLICATION feedfilter_app SET TABLE ONLY blocks, ONLY more_blocks, ONLY "App"."Hides", list_members`},
+	{`ALTER PUBLICATION feedfilter_app RENAME TO other`, `ALTER PUBLICATION other RENAME TO feedfilter_app`},
+	{`ALTER TABLE more_blocks SET SCHEMA "App"`, `ALTER TABLE "App".more_blocks SET SCHEMA public`},
+	{`ALTER TABLE blocks RENAME TO other_blocks`, `ALTER TABLE other_blocks RENAME TO blocks`},
+	{`ALTER TABLE list_members DETACH PARTITION list_rest`, `ALTER TABLE list_members ATTACH PARTITION list_rest DEFAULT`},
+	{`ALTER TABLE blocks REPLICA IDENTITY NOTHING`, `ALTER TABLE blocks REPLICA IDENTITY FULL`},
 }
 
 func (w *followWorld) killAll() {

@@ -1,6 +1,7 @@
 package integration
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -19,9 +20,11 @@ import (
 type fakeFollower struct {
 	reached int             // the position that it has applied
 	rows    map[string]bool // what it has applied
+	commits []time.Time     // of the source, up to each position
 
 	apply  func(row string, add bool)
 	ready  func(after int) bool // whether a feed may be answered
+	since  func(time.Time) int  // the position up to which the source had committed then
 	answer http.Handler
 }
 
@@ -29,19 +32,30 @@ func newFakeFollower() *fakeFollower {
 	f := &fakeFollower{rows: make(map[string]bool)}
 	f.apply = func(row string, add bool) { f.rows[row] = add }
 	f.ready = func(after int) bool { return f.reached >= after }
+	f.since = func(at time.Time) (position int) {
+		for position < len(f.commits) && !f.commits[position].After(at) {
+			position++
+		}
+		return position
+	}
 	f.answer = http.HandlerFunc(f.feed)
 	return f
 }
 
-// feed answers a feed once its position is reached.
+// feed answers a feed once its position is reached, or what was committed within its time.
 func (f *fakeFollower) feed(w http.ResponseWriter, r *http.Request) {
 	q := decoded[struct {
 		feedRequest
-		After string `json:"after"`
+		After  string `json:"after"`
+		Within string `json:"within"`
 	}](r.Body)
-	after, err := strconv.Atoi(q.After)
-	if err != nil {
-		panic(err)
+	after, err := strconv.Atoi(cmp.Or(q.After, "0"))
+	within, failed := time.ParseDuration(cmp.Or(q.Within, "0"))
+	if err != nil || failed != nil || (q.After == "") == (q.Within == "") {
+		panic(fmt.Sprint(q.After, q.Within, err, failed))
+	}
+	if q.Within != "" {
+		after = f.since(time.Now().Add(-within))
 	}
 	if !f.ready(after) {
 		refuse(w)
@@ -100,6 +114,11 @@ func TestFollowChaosFindsFaults(t *testing.T) {
 		{"nothing", "", "", func(*fakeFollower) {}},
 		{"misses after", "shown", "dropped", func(f *fakeFollower) { f.ready = func(int) bool { return true } }},
 		{"misses the last step of after", "shown", "dropped", func(f *fakeFollower) { f.ready = func(after int) bool { return f.reached >= after-1 } }},
+		{"misses within", "shown", "dropped", func(f *fakeFollower) { f.since = func(time.Time) int { return 0 } }},
+		{"misses the last step of within", "shown", "dropped", func(f *fakeFollower) {
+			since := f.since
+			f.since = func(at time.Time) int { return since(at) - 1 }
+		}},
 		{"loses events that record", "shown", "", func(f *fakeFollower) { every(f, 10, func(add bool) bool { return add }) }},
 		{"loses events that undo", "ghosts", "", func(f *fakeFollower) { every(f, 10, func(add bool) bool { return !add }) }},
 		{"never gets there", "late", "", func(f *fakeFollower) { f.ready = func(after int) bool { return after < 40 && f.reached >= after } }},
@@ -163,6 +182,7 @@ func followed(t *testing.T, f *fakeFollower) *tally {
 		target := []string{fmt.Sprint(firstAuthor + rng.IntN(followTargets)), followPost(rng.IntN(followTargets))}[rng.IntN(2)]
 		add := !rows[target]
 		rows[target] = add
+		f.commits = append(f.commits, time.Now())
 		time.AfterFunc(15*time.Millisecond, func() {
 			f.apply(viewer+" "+target, add)
 			f.reached = position
@@ -173,7 +193,11 @@ func followed(t *testing.T, f *fakeFollower) *tally {
 				want = append(want, target)
 			}
 		}
-		r.judge(t.Context(), viewer, fmt.Sprint(position), want)
+		ask := fresh{after: fmt.Sprint(position)}
+		if position%4 == 0 {
+			ask.since = time.Now()
+		}
+		r.judge(t.Context(), viewer, ask, want)
 		if found, _ := w.tally.violations(); found["late"] > 0 {
 			break
 		}

@@ -171,6 +171,7 @@ func (d *postgresDatabase) pollOwners(
 	if err := send(ctx, conn, all...); err != nil {
 		return Progress{}, snapshot{}, err
 	}
-	p.At = began.Add(time.Since(began) / 2)
+	p.Error = time.Since(began) / 2
+	p.At = began.Add(p.Error)
 	return p, saw, nil
 }

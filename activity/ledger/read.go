@@ -129,10 +129,11 @@ type Cursor string
 // Progress is the result of Changed.
 type Progress struct {
 	Next Cursor // the since of the next call
-	// Clock is the database's time at the moment At of this process. Its error is at most half
-	// the time of the database's first answer. At has a monotonic reading, so the time elapsed
+	// Clock is the database's time at the moment At of this process. Its error is at most Error,
+	// half the time of the database's first answer. At has a monotonic reading, so the time elapsed
 	// since then does not depend on this machine's clock. For SQLite both are the same moment.
 	Clock, At time.Time
+	Error     time.Duration
 	// Layouts are the layouts of the snapshot. Owners maps the hash of each user that got a
 	// dedicated page after the point since to the page. Owners omits a user that has left a
 	// dedicated page. Changed reports that page with a Left above 0.

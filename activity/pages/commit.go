@@ -112,6 +112,10 @@ func (p *Pages) Reach(ctx context.Context, reached func([]ledger.Source) (bool, 
 	return p.poller.reach(ctx, reached)
 }
 
+// Bounds returns the bounds between which the ledger's clock is now. What one process says that the
+// clock has passed, another does not take for later than it is.
+func (p *Pages) Bounds() (earliest, latest time.Time) { return p.poller.bounds() }
+
 // Sources returns the ledger's sources at the last poll, in order of name. A source whose lease
 // has ended since has no Holder.
 func (p *Pages) Sources() (all []ledger.Source) {

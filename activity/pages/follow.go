@@ -86,6 +86,7 @@ func newPoller(s *storage, l *ledger.Ledger, bound time.Duration) *poller {
 type clockReading struct {
 	clock time.Time // of the ledger
 	at    time.Time // of this process, with its monotonic clock
+	error time.Duration
 }
 
 // poll is one read of changes from the ledger, shared by all that wait for it.
@@ -130,6 +131,18 @@ func (pl *poller) ledgerTime() time.Time {
 			return now
 		}
 	}
+}
+
+// bounds returns the bounds between which the ledger's clock is now, however long the last poll
+// took.
+func (pl *poller) bounds() (earliest, latest time.Time) {
+	now := time.Now()
+	read := pl.follow.clock.Load()
+	if read == nil { // never polled
+		return now.Add(-jitter), now.Add(jitter)
+	}
+	now = read.clock.Add(now.Sub(read.at))
+	return now.Add(-read.error), now.Add(read.error)
 }
 
 // position is the page on which a reader looks for a user, and how to judge that page.
@@ -344,7 +357,7 @@ func (pl *poller) pollOnce(ctx context.Context, p *poll) error {
 	f.differ.Store(nil)
 	f.since = progress.Next
 	f.sources.Store(&progress.Sources)
-	f.clock.Store(&clockReading{progress.Clock, progress.At})
+	f.clock.Store(&clockReading{progress.Clock, progress.At, progress.Error})
 	f.peak.Store(max(f.peak.Load(), pl.life.elapsed()-f.start.Load()))
 	f.start.Store(p.start)
 	f.wall.Store(p.wall)

@@ -185,7 +185,7 @@ func TestLedgerClock(t *testing.T) {
 		l := newLedger(t, 1)
 		p := startProcess(t, l, &favfilter.Memory{}, Config{})
 		want := time.Now().Add(10 * time.Minute)
-		p.poller.follow.clock.Store(&clockReading{want, time.Now()}) // as a poll does that has just ended
+		p.poller.follow.clock.Store(&clockReading{clock: want, at: time.Now()}) // as a poll does that has just ended
 		p.record(t, true, add("1", "hide", "p"))
 		if got := p.rows(t, l, "1", "hide")[0].Since; got.Sub(want).Abs() > time.Millisecond {
 			t.Errorf("recorded at %v, want %v", got, want)
@@ -206,9 +206,25 @@ func TestLedgerTimeWhenTheClockIsSet(t *testing.T) {
 			t.Fatalf("turned back by %v, want %v", got, set)
 		}
 		r := &poller{}
-		r.follow.clock.Store(&clockReading{clock, at})
+		r.follow.clock.Store(&clockReading{clock: clock, at: at})
 		if got := r.ledgerTime().Sub(clock); got < 0 || got > time.Minute {
 			t.Errorf("set by %v: the ledger's time is %v after the reading a moment ago", set, got)
+		}
+	}
+}
+
+// The bounds of the ledger's clock hold whatever moment of the answer the reading is of.
+func TestLedgerClockBounds(t *testing.T) {
+	t.Parallel()
+	at := time.Now()
+	for _, off := range []time.Duration{-3 * time.Second, 0, 3 * time.Second} { // that the reading is ahead
+		truth := func() time.Time { return time.Now().Add(time.Hour) }
+		r := &poller{}
+		r.follow.clock.Store(&clockReading{clock: at.Add(time.Hour + off).Round(0), at: at, error: 3 * time.Second})
+		before := truth()
+		earliest, latest := r.bounds()
+		if after := truth(); earliest.After(after) || latest.Before(before) || latest.Sub(earliest) != 6*time.Second {
+			t.Errorf("a reading that is %v ahead: the clock is between %v and %v, not in %v to %v", off, before, after, earliest, latest)
 		}
 	}
 }
@@ -273,7 +289,7 @@ func TestLedgerTimeDoesNotGoBack(t *testing.T) {
 			{-10 * time.Minute, -10 * time.Minute},
 			{10 * time.Minute, 10 * time.Minute},
 		} {
-			r.follow.clock.Store(&clockReading{time.Now().Add(step.ahead), time.Now()})
+			r.follow.clock.Store(&clockReading{clock: time.Now().Add(step.ahead), at: time.Now()})
 			if got := r.ledgerTime().Sub(start); got != step.want {
 				t.Errorf("reading %v ahead: the ledger's time is %v ahead, want %v", step.ahead, got, step.want)
 			}

@@ -186,7 +186,7 @@ func (f *Follower) follow(ctx context.Context) error {
 	renewing.Wait()
 	ending, stop := context.WithTimeout(context.WithoutCancel(ctx), endTimeout)
 	defer stop()
-	if ended := src.Renew(ending, 0, f.followed()); ended != nil && !errors.Is(ended, ledger.ErrFenced) {
+	if ended := src.Renew(ending, 0, f.followed(src)); ended != nil && !errors.Is(ended, ledger.ErrFenced) {
 		f.Log.WarnContext(ctx, "cannot end the lease: another process has to wait for its end", "error", ended)
 	}
 	return err
@@ -206,17 +206,14 @@ func (f *Follower) mayLease(ctx context.Context) error {
 	return f.wantOwn(ctx, conn)
 }
 
-// clock returns a time of this process by the ledger's clock.
-func (f *Follower) clock(at time.Time) time.Time { return f.recorder.Now().Add(-time.Since(at)) }
-
 // followed returns until when the ledger lacks nothing that the source committed, by the ledger's
 // clock; zero: not known.
-func (f *Follower) followed() time.Time {
+func (f *Follower) followed(src *activity.Source) time.Time {
 	until := f.lacksAfter.Load()
 	if until == nil {
 		return time.Time{}
 	}
-	return f.clock(*until)
+	return src.Clock(*until)
 }
 
 // renew renews the lease until ctx ends, or ends ctx when the lease is lost. It does so at once when
@@ -231,7 +228,7 @@ func (f *Follower) renew(ctx context.Context, src *activity.Source, lost context
 		case <-ctx.Done():
 			return
 		}
-		if err := src.Renew(ctx, leaseTime, f.followed()); errors.Is(err, ledger.ErrFenced) {
+		if err := src.Renew(ctx, leaseTime, f.followed(src)); errors.Is(err, ledger.ErrFenced) {
 			lost(err)
 		}
 	}

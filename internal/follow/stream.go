@@ -465,7 +465,7 @@ func (a *applier) record(ctx context.Context) {
 	a.recording = r
 	fresh := a.fresh // a copy: it is so only once the group is recorded
 	if until := fresh.at(r.to.lsn); !until.IsZero() {
-		a.src.Followed = a.f.clock(until)
+		a.src.Followed = a.src.Clock(until)
 	}
 	go func() { r.ended <- a.src.Record(ctx, r.to.String(), group) }()
 }
