@@ -70,26 +70,58 @@ type followCommand struct {
 	t    *testing.T
 	args []string
 	log  *tailLog
-	cmd  *exec.Cmd
-	done chan struct{} // closed when the process has ended
+
+	mu     sync.Mutex
+	cmd    *exec.Cmd
+	done   chan struct{} // closed when no process runs any more
+	killed bool
 }
 
+// followEnds is what the command says last if it ends by itself, and somebody has to start it again:
+// the ledger is down, or a table or the publication was altered.
+var followEnds = regexp.MustCompile(`open (ledger|recorder: .*ledger: )|there is no (table|publication)|is not in the stream`)
+
 func (f *followCommand) start() error {
-	f.cmd = exec.Command(command, f.args...) //nolint:noctx // killed by the test
-	f.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	f.cmd.Stderr = f
-	if err := f.cmd.Start(); err != nil {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.killed = false
+	if err := f.run(); err != nil {
 		return err
 	}
 	f.done = make(chan struct{})
-	go func(cmd *exec.Cmd, done chan struct{}) {
-		defer close(done)
-		// Without the ledger it cannot start, and has to be started again.
-		if _ = cmd.Wait(); cmd.ProcessState.Exited() && !regexp.MustCompile("open (ledger|recorder: .*ledger: )").MatchString(f.log.last(1)) {
-			f.t.Errorf("follow ended by itself: %s\n%s", cmd.ProcessState, f.log)
+	go func() {
+		defer close(f.done)
+		for f.again() {
 		}
-	}(f.cmd, f.done)
+	}()
 	return nil
+}
+
+// run starts a process. It is for a caller with mu.
+func (f *followCommand) run() error {
+	f.cmd = exec.Command(command, f.args...) //nolint:noctx // killed by the test
+	f.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	f.cmd.Stderr = f
+	return f.cmd.Start()
+}
+
+// again waits until the process ends, and starts another one if it was not killed.
+func (f *followCommand) again() bool {
+	_ = f.cmd.Wait()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.killed {
+		return false
+	}
+	if !followEnds.MatchString(f.log.last(1)) {
+		f.t.Errorf("follow ended by itself: %s\n%s", f.cmd.ProcessState, f.log)
+		return false
+	}
+	if err := f.run(); err != nil {
+		f.t.Errorf("start follow again: %v", err)
+		return false
+	}
+	return true
 }
 
 func (f *followCommand) Write(p []byte) (int, error) {
@@ -97,11 +129,20 @@ func (f *followCommand) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-func (f *followCommand) kill()         { _ = f.cmd.Process.Kill(); <-f.done }
+func (f *followCommand) kill() {
+	f.mu.Lock()
+	f.killed = true
+	_ = f.cmd.Process.Kill()
+	f.mu.Unlock()
+	<-f.done
+}
+
 func (f *followCommand) pause() error  { return f.signal(syscall.SIGSTOP) }
 func (f *followCommand) resume() error { return f.signal(syscall.SIGCONT) }
 
 func (f *followCommand) signal(s syscall.Signal) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	if err := f.cmd.Process.Signal(s); !errors.Is(err, os.ErrProcessDone) {
 		return err
 	}
@@ -452,9 +493,13 @@ func (r *followWriter) judge(ctx context.Context, viewer string, ask fresh, want
 
 // ghost tells a feed that came too early from a false positive, which stays.
 func (r *followWriter) ghost(ctx context.Context, viewer, target string, ask fresh) {
+	began := time.Now()
+	why := r.services[r.rng.IntN(len(r.services))].send(ctx, http.MethodPost, "/v1/feed/explain",
+		explainRequest{Viewer: viewer, Post: followCandidate(target)}).body
 	for range 20 {
 		if got, ok := r.feed(ctx, viewer, ask); ok && !got[target] {
-			r.tally.violatedf("dropped", "%s did not see %s %v, although no row forbids it", viewer, target, ask)
+			r.tally.violatedf("dropped", "%s did not see %s %v, although no row forbids it; %v later it did; explained first as %s",
+				viewer, target, ask, time.Since(began), why)
 			return
 		}
 		if wait(ctx, 20*time.Millisecond) != nil {
@@ -462,6 +507,14 @@ func (r *followWriter) ghost(ctx context.Context, viewer, target string, ask fre
 		}
 	}
 	r.tally.count("false positives", 1)
+}
+
+// followCandidate returns the candidate that is dropped for a target: an author or a post.
+func followCandidate(target string) post {
+	if strings.HasPrefix(target, "p") {
+		return post{ID: target, Author: "of " + target}
+	}
+	return post{ID: target, Author: target}
 }
 
 // feed returns the targets that a feed drops; false: ctx has ended.
@@ -472,8 +525,7 @@ func (r *followWriter) feed(ctx context.Context, viewer string, ask fresh) (map[
 		Within string `json:"within"`
 	}{feedRequest: feedRequest{Viewer: viewer}}
 	for n := range followTargets {
-		author := fmt.Sprint(firstAuthor + n)
-		q.Posts = append(q.Posts, post{ID: author, Author: author}, post{ID: followPost(n), Author: fmt.Sprint("of", n)})
+		q.Posts = append(q.Posts, followCandidate(fmt.Sprint(firstAuthor+n)), followCandidate(followPost(n)))
 	}
 	for end := time.Now().Add(followLimit); ctx.Err() == nil; {
 		answer := feedAnswer{}

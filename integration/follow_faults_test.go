@@ -2,6 +2,7 @@ package integration
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/feedfilter/feedfilter/internal/pgtest"
 	"github.com/feedfilter/feedfilter/internal/proxytest"
@@ -67,7 +69,7 @@ func followFaults() []followFault {
 			c := alterations[w.rng.IntN(len(alterations))]
 			w.tally.count("  "+c[0], 1)
 			w.exec(c[0])
-			return func() error { w.exec(c[1]); return nil }, nil
+			return func() error { w.restore(c[1]); return nil }, nil
 		}},
 		{"table rewritten", short, func(w *followWorld) (func() error, error) { //nolint:nilnil // it needs no end
 			w.exec("VACUUM FULL " + []string{"blocks", "more_blocks", `"App"."Hides"`, "list_accepted"}[w.rng.IntN(4)])
@@ -117,11 +119,26 @@ var alterations = [][2]string{
 	{`ALTER PUBLICATION feedfilter_app SET (publish = 'insert')`, `ALTER PUBLICATION feedfilter_app SET (publish = 'insert, update, delete, truncate')`},
 	{`ALTER PUBLICATION feedfilter_app SET TABLE ONLY blocks WHERE (blocker < 0), ONLY more_blocks, ONLY "App"."Hides", list_members`,
 		`ALTER PUBLICATION feedfilter_app SET TABLE ONLY blocks, ONLY more_blocks, ONLY "App"."Hides", list_members`},
-	{`ALTER PUBLICATION feedfilter_app RENAME TO other`, `ALTER PUBLICATION other RENAME TO feedfilter_app`},
+	{`DROP PUBLICATION feedfilter_app`,
+		`CREATE PUBLICATION feedfilter_app FOR TABLE ONLY blocks, ONLY more_blocks, ONLY "App"."Hides", list_members WITH (publish_via_partition_root = true)`},
 	{`ALTER TABLE more_blocks SET SCHEMA "App"`, `ALTER TABLE "App".more_blocks SET SCHEMA public`},
 	{`ALTER TABLE blocks RENAME TO other_blocks`, `ALTER TABLE other_blocks RENAME TO blocks`},
 	{`ALTER TABLE list_members DETACH PARTITION list_rest`, `ALTER TABLE list_members ATTACH PARTITION list_rest DEFAULT`},
 	{`ALTER TABLE blocks REPLICA IDENTITY NOTHING`, `ALTER TABLE blocks REPLICA IDENTITY FULL`},
+}
+
+// restore undoes an alteration, unless a follower with --create was faster: it creates a publication
+// that it lacks.
+func (w *followWorld) restore(sql string) {
+	conn, err := w.connect(w.t.Context(), w.source)
+	must(w.t, err)
+	defer func() { _ = conn.Close(context.WithoutCancel(w.t.Context())) }()
+	_, err = conn.Exec(w.t.Context(), sql)
+	if _, refused := errors.AsType[*pgconn.PgError](err); refused && strings.Contains(sql, "PUBLICATION") {
+		w.tally.count("  mended by --create", 1)
+		return
+	}
+	must(w.t, err)
 }
 
 func (w *followWorld) killAll() {

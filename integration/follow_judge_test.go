@@ -44,6 +44,10 @@ func newFakeFollower() *fakeFollower {
 
 // feed answers a feed once its position is reached, or what was committed within its time.
 func (f *fakeFollower) feed(w http.ResponseWriter, r *http.Request) {
+	if r.URL.Path != "/v1/feed/filter" { // an explanation, for people
+		http.NotFound(w, r)
+		return
+	}
 	q := decoded[struct {
 		feedRequest
 		After  string `json:"after"`
