@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/jackc/pglogrepl"
 
 	"github.com/feedfilter/feedfilter/activity"
@@ -241,5 +243,51 @@ func TestKeyOfAPartition(t *testing.T) {
 		if len(changes) != c.undone || (err == nil) != (c.undone > 0) || err != nil && !errors.Is(err, errAltered) {
 			t.Errorf("%d undos, error %v, want %d", len(changes), err, c.undone)
 		}
+	}
+}
+
+// TestFollowAlteredBeforeTheRead alters the source after it was inspected, and before the moment in
+// which the tables are read: the creation of the slot waits for an open transaction. The stream
+// lacks changes from the beginning, and no look finds another catalog.
+func TestFollowAlteredBeforeTheRead(t *testing.T) {
+	t.Parallel()
+	for what, sql := range map[string]string{
+		"not published":   `ALTER PUBLICATION feedfilter_app DROP TABLE blocks`,
+		"without deletes": `ALTER PUBLICATION feedfilter_app SET (publish = 'insert')`,
+	} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			a := newApp(t)
+			stop := a.start(a.follower("one"))
+			a.exec(`INSERT INTO blocks (blocker_id, blocked_id) VALUES (1, 2), (1, 3)`)
+			a.after()
+			stop()
+			soon(t, "the end of the slot, so that the tables are read", func() bool {
+				_, err := a.conn.Exec(t.Context(), `SELECT pg_drop_replication_slot('feedfilter_app')`)
+				return err == nil // or it is still in use
+			})
+			open, err := pgx.Connect(t.Context(), a.server.URL())
+			must(t, err)
+			t.Cleanup(func() { _ = open.Close(context.Background()) })
+			_, err = open.Exec(t.Context(), `BEGIN; SELECT pg_current_xact_id()`)
+			must(t, err)
+			a.start(a.follower("two"))
+			soon(t, "the slot", func() (waits bool) {
+				must(t, a.conn.QueryRow(t.Context(), `SELECT EXISTS (SELECT FROM pg_locks WHERE locktype = 'transactionid' AND NOT granted)
+					OR EXISTS (SELECT FROM pg_replication_slots WHERE confirmed_flush_lsn IS NULL)`).Scan(&waits))
+				return waits
+			})
+			a.exec(sql)
+			_, err = open.Exec(t.Context(), `COMMIT`)
+			must(t, err)
+			soon(t, "the stream", func() (streams bool) {
+				must(t, a.conn.QueryRow(t.Context(), `SELECT EXISTS (SELECT FROM pg_stat_replication WHERE state = 'streaming')`).Scan(&streams))
+				return streams
+			})
+			a.exec(`INSERT INTO blocks (blocker_id, blocked_id) VALUES (1, 4)`)
+			a.exec(`DELETE FROM blocks WHERE blocked_id = 2`)
+			a.after()
+			a.after()
+		})
 	}
 }

@@ -303,6 +303,9 @@ func (f *Follower) start(ctx context.Context, src *activity.Source, look *pgx.Co
 		return nil, err
 	}
 	if why == "" {
+		if err := f.wantAll(ctx, look); err != nil { // partitions may have been made since the last inspection
+			return nil, err
+		}
 		return o, f.freeSlot(ctx, look)
 	}
 	f.say("the tables are read whole: " + why)

@@ -158,12 +158,19 @@ func (f *Follower) read(
 // unaltered returns an error if the catalog is not the known one any more. Tables that a
 // transaction has read cannot be altered before it ends. One that was truncated or rewritten before
 // it was read, but after the snapshot, has no rows in the snapshot.
+//
+// It also returns an error if the source lacks something now. It may have been altered after it was
+// inspected and before the snapshot. All later looks would find what is lacking as it is known. As
+// the catalog is the known one before and after this inspection, the inspection is one of it.
 func (f *Follower) unaltered(ctx context.Context, known *catalog) error {
 	conn, err := f.connect(ctx, false) // sees the present
 	if err != nil {
 		return err
 	}
 	defer conn.Close(context.WithoutCancel(ctx)) //nolint:errcheck // it only read
+	if err := f.wantAll(ctx, conn); err != nil {
+		return err
+	}
 	now, err := f.catalogOf(ctx, conn)
 	if err != nil {
 		return err

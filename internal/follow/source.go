@@ -128,6 +128,17 @@ func (s *source) inspect(ctx context.Context, conn *pgx.Conn) (Report, error) {
 	return c.Report, nil
 }
 
+// wantAll returns an error that wraps errAltered if the source lacks something. Inspect after the
+// catalog was read: what lacks something at that moment either does so still, or has another catalog
+// now, which the next look finds. The other way round, what was altered in between is never found.
+func (s *source) wantAll(ctx context.Context, conn *pgx.Conn) error {
+	report, err := s.inspect(ctx, conn)
+	if err == nil && len(report.Problems) > 0 {
+		err = fmt.Errorf("%w: %s", errAltered, report.Problems[0].What)
+	}
+	return err
+}
+
 func (c *inspection) lacksf(mend, format string, args ...any) {
 	c.Problems = append(c.Problems, Problem{What: fmt.Sprintf(format, args...), Mend: mend})
 }

@@ -78,12 +78,8 @@ func (w *watcher) look(ctx context.Context) (end pglogrepl.LSN, err error) {
 		return 0, fmt.Errorf("%w: %s", errAltered, differs)
 	}
 	if len(now.lines) > len(w.known.lines) {
-		report, err := w.f.inspect(ctx, w.conn)
-		if err != nil {
+		if err := w.f.wantAll(ctx, w.conn); err != nil {
 			return 0, err
-		}
-		if len(report.Problems) > 0 {
-			return 0, fmt.Errorf("%w: %s", errAltered, report.Problems[0].What)
 		}
 		w.known = now
 	}
