@@ -117,7 +117,8 @@ func (w *wait) reached(sources []ledger.Source) (bool, error) {
 		return false, notFollowed(fieldWithin)
 	}
 	for _, s := range sources {
-		if s.Followed.Before(w.since) && (w.kinds == nil || slices.ContainsFunc(w.kinds, func(k Kind) bool { return slices.Contains(s.Kinds, k.Name) })) {
+		gives := func(k Kind) bool { return slices.Contains(s.Kinds, k.Name) }
+		if s.Followed.Before(w.since) && (w.kinds == nil || slices.ContainsFunc(w.kinds, gives)) {
 			w.lacks = &NotYetError{fieldWithin, s.Name, "it was last followed at " + s.Followed.Format(time.RFC3339)}
 			if s.Followed.IsZero() {
 				w.lacks.Reason = "nobody has followed it yet"

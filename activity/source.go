@@ -91,7 +91,8 @@ func (s *Source) HashOf(user string) uint64 { return s.r.userHash(user) }
 // that wraps ledger.ErrStrayRow that the source has to be read whole. After any other error, try
 // again with a new lease: the changes may be in the ledger.
 func (s *Source) Record(ctx context.Context, to string, changes []SourceChange) error {
-	if err := s.r.pages.Follow(ctx, ledger.Step{Lease: *s.Lease, From: s.Position, To: to, Followed: s.Followed}, s.changes(changes)); err != nil {
+	step := ledger.Step{Lease: *s.Lease, From: s.Position, To: to, Followed: s.Followed}
+	if err := s.r.pages.Follow(ctx, step, s.changes(changes)); err != nil {
 		return fmt.Errorf("record %d changes of source %q: %w", len(changes), s.Lease.Source, err)
 	}
 	s.Position = to

@@ -36,8 +36,8 @@ type FanoutRequest struct {
 type FanoutAnswer struct {
 	Dropped []FanoutDropped // in ascending order of At
 
-	// Degraded names the kinds that keep and that the ledger could not confirm, those that did not
-	// look at all ids of the post, and those whose source is not followed.
+	// Degraded names the kinds that keep and that the ledger could not confirm. A kind is also there
+	// if it did not look at all ids of the post, or if its source is not followed.
 	Degraded []activity.Degraded
 }
 

@@ -77,8 +77,8 @@ type followCommand struct {
 	killed bool
 }
 
-// followEnds is what the command says last if it ends by itself, and somebody has to start it again:
-// the ledger is down, or a table or the publication was altered.
+// followEnds is what the command says last if it ends by itself. Somebody has to start it again
+// then: the ledger was down, or a table or the publication was altered.
 var followEnds = regexp.MustCompile(`open (ledger|recorder: .*ledger: )|there is no (table|publication)|is not in the stream`)
 
 func (f *followCommand) start() error {
@@ -162,7 +162,8 @@ type followWorld struct {
 	processes      []followProcess               // services, and the command
 	proxies        map[string][]*proxytest.Proxy // by server, and then by process
 
-	// truncating excludes writers: their feeds are judged against rows that nobody else changes.
+	// truncating excludes writers: their feeds are judged against rows that nobody else
+	// changes.
 	truncating sync.RWMutex
 }
 

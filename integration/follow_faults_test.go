@@ -66,15 +66,13 @@ func followFaults() []followFault {
 		}},
 		{"slot invalidated", short, invalidateSlot},
 		{"catalog altered for a time", short, func(w *followWorld) (func() error, error) {
-			c := alterations[w.rng.IntN(len(alterations))]
+			all := alterations()
+			c := all[w.rng.IntN(len(all))]
 			w.tally.count("  "+c[0], 1)
 			w.exec(c[0])
 			return func() error { w.restore(c[1]); return nil }, nil
 		}},
-		{"table rewritten", short, func(w *followWorld) (func() error, error) { //nolint:nilnil // it needs no end
-			w.exec("VACUUM FULL " + []string{"blocks", "more_blocks", `"App"."Hides"`, "list_accepted"}[w.rng.IntN(4)])
-			return nil, nil
-		}},
+		{"table rewritten", short, func(w *followWorld) (func() error, error) { rewrite(w); return nil, nil }}, //nolint:nilnil // it needs no end
 	}
 	for name, of := range map[string]func(w *followWorld) *pgtest.Server{
 		"source": func(w *followWorld) *pgtest.Server { return w.source }, "ledger": func(w *followWorld) *pgtest.Server { return w.ledger },
@@ -110,25 +108,27 @@ func followFaults() []followFault {
 	return slices.DeleteFunc(all, func(f followFault) bool { return !strings.Contains(f.name, *chaosFaults) })
 }
 
-// alterations are changes of the catalog that the stream does not show, each with what ends it. The
-// app's writes of such a table fail meanwhile, or are not published. No partition that gives
+// alterations returns changes of the catalog that the stream does not show, each with what ends it.
+// The app's writes of such a table fail meanwhile, or are not published. No partition that gives
 // activities is detached: its rows would be gone from the table, and come again.
-var alterations = [][2]string{
-	{`ALTER PUBLICATION feedfilter_app DROP TABLE blocks`, `ALTER PUBLICATION feedfilter_app ADD TABLE ONLY blocks`},
-	{`ALTER PUBLICATION feedfilter_app DROP TABLE "App"."Hides"`, `ALTER PUBLICATION feedfilter_app ADD TABLE ONLY "App"."Hides"`},
-	{`ALTER PUBLICATION feedfilter_app SET (publish = 'insert')`, `ALTER PUBLICATION feedfilter_app SET (publish = 'insert, update, delete, truncate')`},
-	{`ALTER PUBLICATION feedfilter_app SET TABLE ONLY blocks WHERE (blocker < 0), ONLY more_blocks, ONLY "App"."Hides", list_members`,
-		`ALTER PUBLICATION feedfilter_app SET TABLE ONLY blocks, ONLY more_blocks, ONLY "App"."Hides", list_members`},
-	{`DROP PUBLICATION feedfilter_app`,
-		`CREATE PUBLICATION feedfilter_app FOR TABLE ONLY blocks, ONLY more_blocks, ONLY "App"."Hides", list_members WITH (publish_via_partition_root = true)`},
-	{`ALTER TABLE more_blocks SET SCHEMA "App"`, `ALTER TABLE "App".more_blocks SET SCHEMA public`},
-	{`ALTER TABLE blocks RENAME TO other_blocks`, `ALTER TABLE other_blocks RENAME TO blocks`},
-	{`ALTER TABLE list_members DETACH PARTITION list_rest`, `ALTER TABLE list_members ATTACH PARTITION list_rest DEFAULT`},
-	{`ALTER TABLE blocks REPLICA IDENTITY NOTHING`, `ALTER TABLE blocks REPLICA IDENTITY FULL`},
+func alterations() [][2]string {
+	return [][2]string{
+		{`ALTER PUBLICATION feedfilter_app DROP TABLE blocks`, `ALTER PUBLICATION feedfilter_app ADD TABLE ONLY blocks`},
+		{`ALTER PUBLICATION feedfilter_app DROP TABLE "App"."Hides"`, `ALTER PUBLICATION feedfilter_app ADD TABLE ONLY "App"."Hides"`},
+		{`ALTER PUBLICATION feedfilter_app SET (publish = 'insert')`, `ALTER PUBLICATION feedfilter_app SET (publish = 'insert, update, delete, truncate')`},
+		{`ALTER PUBLICATION feedfilter_app SET TABLE ONLY blocks WHERE (blocker < 0), ONLY more_blocks, ONLY "App"."Hides", list_members`,
+			`ALTER PUBLICATION feedfilter_app SET TABLE ONLY blocks, ONLY more_blocks, ONLY "App"."Hides", list_members`},
+		{`DROP PUBLICATION feedfilter_app`,
+			`CREATE PUBLICATION feedfilter_app FOR TABLE ONLY blocks, ONLY more_blocks, ONLY "App"."Hides", list_members WITH (publish_via_partition_root = true)`},
+		{`ALTER TABLE more_blocks SET SCHEMA "App"`, `ALTER TABLE "App".more_blocks SET SCHEMA public`},
+		{`ALTER TABLE blocks RENAME TO other_blocks`, `ALTER TABLE other_blocks RENAME TO blocks`},
+		{`ALTER TABLE list_members DETACH PARTITION list_rest`, `ALTER TABLE list_members ATTACH PARTITION list_rest DEFAULT`},
+		{`ALTER TABLE blocks REPLICA IDENTITY NOTHING`, `ALTER TABLE blocks REPLICA IDENTITY FULL`},
+	}
 }
 
-// restore undoes an alteration, unless a follower with --create was faster: it creates a publication
-// that it lacks.
+// restore undoes an alteration, unless a follower with --create was faster: it creates a
+// publication that it lacks.
 func (w *followWorld) restore(sql string) {
 	conn, err := w.connect(w.t.Context(), w.source)
 	must(w.t, err)
@@ -166,6 +166,10 @@ func truncate(w *followWorld) {
 	w.truncating.Lock()
 	defer w.truncating.Unlock()
 	w.exec("TRUNCATE " + []string{"blocks", "more_blocks", `"App"."Hides"`, "list_members", "blocks, more_blocks"}[w.rng.IntN(5)])
+}
+
+func rewrite(w *followWorld) {
+	w.exec("VACUUM FULL " + []string{"blocks", "more_blocks", `"App"."Hides"`, "list_accepted"}[w.rng.IntN(4)])
 }
 
 // dropSlot drops the slot, as a failover does to a server that has no slot.

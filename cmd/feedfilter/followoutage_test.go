@@ -121,13 +121,13 @@ func TestFollowedWithin(t *testing.T) {
 	s := serve(t, "--follow="+tables, "--source="+source.URL(), "--pages=16", "--data-dir="+t.TempDir(), "--followed-within=5s")
 	until := func(what string, done func(status int, answer string) bool, path, body string) {
 		t.Helper()
-		err := servertest.Await(t.Context(), what, func(context.Context) error {
+		try := func() error {
 			if status, answer := s.do("POST", path, body); !done(status, answer) {
 				return fmt.Errorf("%d %s", status, answer)
 			}
 			return nil
-		})
-		must(t, err)
+		}
+		must(t, servertest.Await(t.Context(), what, func(context.Context) error { return try() }))
 	}
 	const filter, fanout, explain = "/v1/feed/filter", "/v1/fanout/filter", "/v1/feed/explain"
 	calls := map[string]string{
@@ -135,7 +135,9 @@ func TestFollowedWithin(t *testing.T) {
 		fanout:  `{"viewers":["1"],"author":"2"`,
 		explain: `{"viewer":"1","post":{"id":"p","author":"2"}`,
 	}
-	fresh := func(status int, answer string) bool { return status == 200 && strings.Contains(answer, `"degraded":[]`) }
+	fresh := func(status int, answer string) bool {
+		return status == 200 && strings.Contains(answer, `"degraded":[]`)
+	}
 	for path, body := range calls {
 		until(path+" is fresh", fresh, path, body+`,"within":"3s"}`)
 	}

@@ -92,8 +92,9 @@ func (r *running) open(ctx context.Context, std stdio) (err error) {
 	if err := r.trace(ctx); err != nil {
 		return err
 	}
-	slog.SetDefault(r.log)                                                                    // otherwise dependencies that use package log would write to standard error
-	r.Data.afterTimeout, r.Data.followedWithin = r.AfterTimeout, cmp.Or(r.FollowedWithin, -1) // 0: never
+	slog.SetDefault(r.log) // otherwise dependencies that use package log would write to standard error
+	r.Data.afterTimeout = r.AfterTimeout
+	r.Data.followedWithin = cmp.Or(r.FollowedWithin, -1) // 0: never
 	if r.data, err = r.Data.open(ctx, r.log, func(d *data) error { return r.Data.keepPages(ctx, d, r.log) }); err != nil {
 		return err
 	}

@@ -216,8 +216,8 @@ func (f *Follower) followed(src *activity.Source) time.Time {
 	return src.Clock(*until)
 }
 
-// renew renews the lease until ctx ends, or ends ctx when the lease is lost. It does so at once when
-// a source that commits nothing was looked at: the ledger then hears that it lacks nothing.
+// renew renews the lease until ctx ends, or ends ctx when the lease is lost. It does so at once
+// when a source that commits nothing was looked at: the ledger then hears that it lacks nothing.
 func (f *Follower) renew(ctx context.Context, src *activity.Source, lost context.CancelCauseFunc) {
 	tick := time.NewTicker(renewEvery)
 	defer tick.Stop()

@@ -95,8 +95,8 @@ func (s *source) connect(ctx context.Context, replication bool) (*pgx.Conn, erro
 	} else {
 		// A query fails rather than leave out rows that a policy hides from the role.
 		c.RuntimeParams["row_security"] = "off"
-		// Two queries in a batch see what is committed when each begins. Planning and compiling a
-		// look at the catalog takes longer than the look.
+		// Two queries in a batch see what is committed when each begins. Planning and
+		// compiling a look at the catalog takes longer than the look.
 		c.RuntimeParams["default_transaction_isolation"] = "read committed"
 		c.RuntimeParams["plan_cache_mode"] = "force_generic_plan"
 		c.RuntimeParams["jit"] = "off"
@@ -129,8 +129,9 @@ func (s *source) inspect(ctx context.Context, conn *pgx.Conn) (Report, error) {
 }
 
 // wantAll returns an error that wraps errAltered if the source lacks something. Inspect after the
-// catalog was read: what lacks something at that moment either does so still, or has another catalog
-// now, which the next look finds. The other way round, what was altered in between is never found.
+// catalog was read: what lacks something at that moment either does so still, or has another
+// catalog now, which the next look finds. The other way round, what was altered in between is never
+// found.
 func (s *source) wantAll(ctx context.Context, conn *pgx.Conn) error {
 	report, err := s.inspect(ctx, conn)
 	if err == nil && len(report.Problems) > 0 {

@@ -276,7 +276,7 @@ func newApplier(f *Follower, src *activity.Source, at position, again replay, ev
 func (a *applier) run(ctx context.Context) error {
 	defer func() { // nothing is recorded after this
 		if a.recording != nil {
-			<-a.recording.ended
+			_ = a.recorded(ctx, <-a.recording.ended)
 		}
 	}()
 	timer := time.NewTimer(0)
@@ -400,7 +400,7 @@ func (a *applier) end(e event) error {
 	return nil
 }
 
-// look begins a look at the catalog, if one would prove more, or if the last was some time ago: so
+// look begins a look at the catalog, if one would prove more, or if the last was some time ago. So
 // the ledger hears that a source is followed that commits nothing.
 func (a *applier) look() {
 	more := a.received.to != a.proved.to && !a.waits(a.received)

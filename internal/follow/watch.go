@@ -29,8 +29,8 @@ type watcher struct {
 	ended chan lookedAt
 }
 
-// lookedAt is what a look has found: the sum of the catalog and the end of the log, or an error that
-// wraps errAltered, or that of the connection.
+// lookedAt is what a look has found: the sum of the catalog and the end of the log, or an error
+// that wraps errAltered, or that of the connection.
 type lookedAt struct {
 	began time.Time
 	sum   uint64
