@@ -82,6 +82,11 @@ func (s *Source) Reach(ctx context.Context) error {
 // HashOf returns the hash of a user. [Recorder.Export] has all activities in order of this hash.
 func (s *Source) HashOf(user string) uint64 { return s.r.userHash(user) }
 
+// Export is [Recorder.Export] of all users with a hash and those after it.
+func (s *Source) Export(ctx context.Context, from uint64, each func(Activity) error) error {
+	return s.r.exportFrom(ctx, &ledger.Row{Hash: from}, each) // no row is before one without an owner
+}
+
 // Record records changes of valid activities, and the position after them. When it returns nil, the
 // ledger has them, and every View that begins after [Recorder.Await] has them too.
 //
