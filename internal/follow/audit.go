@@ -3,7 +3,6 @@ package follow
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"maps"
 	"slices"
 	"syscall"
@@ -70,7 +69,7 @@ func (u *auditor) run(ctx context.Context) error {
 	}
 	var again time.Duration
 	for {
-		due := time.Unix(u.f.audited.Load(), 0).Add(u.f.ResyncEvery).Sub(u.f.recorder.Now())
+		due := auditDue(u.f.audited.Load(), u.f.ResyncEvery, u.f.recorder.Now())
 		if pause(ctx, max(due, again)) != nil {
 			return context.Cause(ctx)
 		}
@@ -88,21 +87,25 @@ func (u *auditor) run(ctx context.Context) error {
 	}
 }
 
+// auditDue returns when the next audit is due after one in Unix time. It is never later than one that
+// ended now, whatever the clock was.
+func auditDue(audited int64, every time.Duration, now time.Time) time.Duration {
+	return min(max(0, time.Unix(audited, 0).Add(every).Sub(now)), every)
+}
+
 // audit compares all users, in as many slices as it takes, and notes in the position that it did.
 func (u *auditor) audit(ctx context.Context) error {
 	began, found := u.f.recorder.Now(), newFindings()
 	err := u.slices(ctx, found)
 	u.f.count(found)
-	level := slog.LevelInfo
-	if len(found.kinds) > 0 {
-		level = slog.LevelWarn
-	}
-	if err == nil || level == slog.LevelWarn { // those found are mended, but for the last group
-		u.f.report(ctx, level, found)
+	for _, kind := range slices.Sorted(maps.Keys(found.kinds)) { // mended, but for the last group if it failed
+		u.f.Log.WarnContext(ctx, "the ledger differed from the source: recorded as the source has it",
+			append([]any{"kind", kind}, found.kinds[kind].attributes()...)...)
 	}
 	if err != nil {
 		return err
 	}
+	u.f.report(ctx, found)
 	if err := u.send(ctx, &mending{audited: began.Unix()}); err != nil {
 		return err
 	}
@@ -169,12 +172,8 @@ func (u *auditor) send(ctx context.Context, m *mending) error {
 	}
 }
 
-// report logs what a comparison has found, without ids.
-func (f *Follower) report(ctx context.Context, level slog.Level, found *findings) {
-	for _, kind := range slices.Sorted(maps.Keys(found.kinds)) {
-		f.Log.Log(ctx, level, "the ledger differed from the source: recorded as the source has it",
-			append([]any{"kind", kind}, found.kinds[kind].attributes()...)...)
-	}
+// report logs that a comparison has ended.
+func (f *Follower) report(ctx context.Context, found *findings) {
 	f.Log.InfoContext(ctx, "compared source and ledger", "differences", found.differences(), "same", found.equal)
 }
 

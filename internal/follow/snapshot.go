@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"os"
 	"slices"
 	"strings"
@@ -47,7 +46,7 @@ func (f *Follower) snapshot(ctx context.Context, src *activity.Source, conn *pgx
 	if err != nil {
 		return position{}, nil, err
 	}
-	f.report(ctx, slog.LevelInfo, r.found)
+	f.report(ctx, r.found)
 	f.snapshots.Add(1)
 	at.tables, at.catalog = f.fingerprint, known.sum()
 	return at, known, src.FinishBulk(ctx, at.String())
