@@ -173,7 +173,9 @@ func TestAuditFindsNothing(t *testing.T) {
 		// Activities that end while they are compared.
 		a.exec(`INSERT INTO "App"."Mutes" SELECT '00000000-0000-0000-0000-000000000009', 'ends' || $1 || '-' || n, now() + n * interval '3 ms'
 			FROM generate_series(1, 30) n`, fmt.Sprint(n))
-		a.reached()
+		if n%20 == 19 { // so the ledger is behind when most audits begin
+			a.reached()
+		}
 	}
 	if d := fmt.Sprint(f.Stats().Differences); d != "map[block:map[changed:0 missing:0 stray:0] hide:map[changed:0 missing:0 stray:0]]" {
 		t.Errorf("differences %s\n%s", d, log.String())
@@ -305,8 +307,10 @@ func TestAuditIsDueOnce(t *testing.T) {
 	proved := a.position().audited
 	stop()
 	soon(t, "the other to follow", func() bool { return followers[2].Stats().Active })
-	a.exec(`INSERT INTO blocks (blocker_id, blocked_id) VALUES (1, 2)`)
-	a.reached()
+	for range 10 { // there is time for another one
+		a.exec(`INSERT INTO blocks (blocker_id, blocked_id) VALUES (1, 2)`)
+		a.reached()
+	}
 	stop2()
 	a.reachedBy(followers[0])
 	if n := strings.Count(logs[0].String()+logs[1].String()+logs[2].String(), slot); n != 2 || a.position().audited != proved {
