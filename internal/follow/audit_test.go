@@ -445,6 +445,52 @@ func TestAuditOfAlteredTables(t *testing.T) {
 	}
 }
 
+// A check says what an audit would lack: neither is a reason not to follow.
+func TestCheckOfRoom(t *testing.T) {
+	t.Parallel()
+	a := openLedger(t, appTables, activity.BuiltinKinds())
+	a.server = pgtest.Start(t, "wal_level=logical", "max_replication_slots=2", "max_wal_senders=2")
+	a.connect()
+	a.exec(appSQL)
+	f := a.follower("one")
+	notes := func() string {
+		t.Helper()
+		report, err := f.Check(t.Context(), false)
+		must(t, err)
+		var text strings.Builder
+		must(t, report.Print(&text))
+		for _, note := range report.Notes {
+			if !strings.Contains(text.String(), note+"\n") {
+				t.Errorf("the report lacks %q:\n%s", note, text.String())
+			}
+		}
+		return strings.Join(report.Notes, "\n")
+	}
+	if got := notes(); got != "" {
+		t.Errorf("there is room, and a check says: %s", got)
+	}
+	a.exec(`SELECT pg_create_physical_replication_slot('other')`)
+	const slots = "max_replication_slots is 2, and following takes 2 with others: none is free for the daily comparison with the ledger; raise it"
+	if got := notes(); got != slots {
+		t.Errorf("before it follows: %s", got)
+	}
+	a.start(f)
+	a.reached()
+	if got := notes(); got != slots {
+		t.Errorf("while it follows: %s", got)
+	}
+	a.exec(`SELECT pg_drop_replication_slot('other')`)
+	if got := notes(); got != "" {
+		t.Errorf("there is room again, and a check says: %s", got)
+	}
+	other, err := f.connect(t.Context(), true)
+	must(t, err)
+	defer other.Close(t.Context())
+	soon(t, "the other sender", func() bool {
+		return notes() == "max_wal_senders is 2, and following takes 2 with others: none is free for the daily comparison with the ledger; raise it"
+	})
+}
+
 // While an audit reads the tables, its slot is gone: the source need not keep log for it.
 func TestAuditFreesSlot(t *testing.T) {
 	t.Parallel()
