@@ -87,8 +87,8 @@ func (u *auditor) run(ctx context.Context) error {
 	}
 }
 
-// auditDue returns when the next audit is due after one in Unix time. It is never later than one that
-// ended now, whatever the clock was.
+// auditDue returns how long it is until the next audit, after one in Unix time: never longer than
+// after one that ended now, whatever the clock was.
 func auditDue(audited int64, every time.Duration, now time.Time) time.Duration {
 	return min(max(0, time.Unix(audited, 0).Add(every).Sub(now)), every)
 }
@@ -152,8 +152,8 @@ func (u *auditor) slice(ctx context.Context, from int, found *findings) (end int
 		r.patience, r.pace.rate = u.f.auditPatience, auditRate
 		r.refuse = func(context.Context, *rowError) error { return nil } // it was counted when it came
 	}
-	_, _, end, err = u.f.reread(ctx, u.src, conn, r)
-	return end, err
+	_, _, err = u.f.reread(ctx, u.src, conn, r)
+	return r.end, err
 }
 
 // send has the applier record something, and waits until it has.

@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -385,7 +386,8 @@ func TestAuditInSlices(t *testing.T) {
 		for _, c := range changes {
 			mended[c.User] = true
 		}
-		if called++; called%40 == 0 { // some of each part, and room for those of about one
+		called++
+		if called%40 == 0 { // some of each part, and room for those of about one
 			for n := range 4000 {
 				u.touched.add(item{"block", fmt.Sprint("other", n), "1"}, math.MaxInt64)
 			}
@@ -403,10 +405,43 @@ func TestAuditInSlices(t *testing.T) {
 	}
 }
 
+// An audit compares once the ledger has all that the tables said when they were read.
+func TestAuditAwaitsStream(t *testing.T) {
+	t.Parallel()
+	var ready atomic.Bool
+	var mended atomic.Int64
+	a, u, _ := slicing(t, 100, maxTouched, func(_ *auditor, changes []activity.SourceChange) {
+		if mended.Add(int64(len(changes))); !ready.Load() {
+			t.Error("compared before the stream was recorded")
+		}
+	})
+	u.f.recorded.Store(0)
+	var auditing sync.WaitGroup
+	auditing.Go(func() {
+		if err := u.audit(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+	soon(t, "the rows", func() bool {
+		files, err := filepath.Glob(filepath.Join(u.f.TempDir, "*", "*"))
+		must(t, err)
+		return len(files) > 0
+	})
+	for range 100 { // there is time to compare
+		a.exec(`SELECT 1`)
+	}
+	ready.Store(true)
+	u.f.recorded.Store(math.MaxInt64)
+	auditing.Wait()
+	if mended.Load() != 100 {
+		t.Errorf("%d activities were compared, want 100", mended.Load())
+	}
+}
+
 // An audit that has no room for a single part ends, and says so.
 func TestAuditOfBusySource(t *testing.T) {
 	t.Parallel()
-	_, u, _ := slicing(t, 100, 0, func(u *auditor, _ []activity.SourceChange) {})
+	_, u, _ := slicing(t, 100, 0, func(*auditor, []activity.SourceChange) {})
 	u.touched.hash = func(string) uint64 { // each user is of each part
 		u.f.recorded.Store(math.MaxInt64)
 		return 0
@@ -502,7 +537,7 @@ func TestAuditFreesSlot(t *testing.T) {
 	looked := false
 	r := &reading{slot: "feedfilter_app_resync", known: u.known, server: u.server, refuse: func(context.Context, *rowError) error {
 		looked = true
-		soon(t, "the slot to end", func() (gone bool) {
+		soon(t, "the slot to end", func() (gone bool) { //nolint:contextcheck // ends with the test
 			must(t, a.conn.QueryRow(t.Context(), `SELECT count(*) = 0 FROM pg_replication_slots`).Scan(&gone))
 			return gone
 		})

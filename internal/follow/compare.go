@@ -48,7 +48,8 @@ func (all *findings) add(kind, table string, how sort) {
 		d = &difference{tables: make(map[string]bool)}
 		all.kinds[kind] = d
 	}
-	if d.counts[how]++; table != "" {
+	d.counts[how]++
+	if table != "" {
 		d.tables[table] = true
 	}
 }
@@ -96,12 +97,11 @@ type given struct {
 	spans []ledger.Span
 }
 
-// compare compares the parts of the slice with the ledger. It returns the first part that it did
-// not compare.
-func (f *Follower) compare(ctx context.Context, src *activity.Source, r *reading, s *spill) (end int, err error) {
+// compare compares the parts from r.from on with the ledger, and sets r.end.
+func (f *Follower) compare(ctx context.Context, src *activity.Source, r *reading, s *spill) error {
 	c := &comparison{reading: r, f: f, spill: s, part: r.from - 1}
 	kinds := f.tables.Kinds()
-	err = src.Export(ctx, uint64(r.from)<<spillShift, func(a activity.Activity) error {
+	err := src.Export(ctx, uint64(r.from)<<spillShift, func(a activity.Activity) error {
 		if err := r.pace.row(ctx); err != nil {
 			return err
 		}
@@ -122,7 +122,8 @@ func (f *Follower) compare(ctx context.Context, src *activity.Source, r *reading
 	if err == nil {
 		err = c.flush(ctx)
 	}
-	return c.part, err
+	r.end = c.part
+	return err
 }
 
 // advance ends the parts before a part, and loads the rows of that one. The ledger lacks what is
@@ -143,7 +144,8 @@ func (c *comparison) advance(ctx context.Context, to int) (err error) {
 		if !c.touched.compared(c.part) {
 			return errSlice
 		}
-		if c.part++; c.part >= c.touched.limit() {
+		c.part++
+		if c.part >= c.touched.limit() {
 			return errSlice
 		}
 		if c.rows, err = c.spill.load(c.part); err != nil {

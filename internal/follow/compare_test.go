@@ -10,8 +10,8 @@ import (
 	"github.com/feedfilter/feedfilter/activity/ledger"
 )
 
-// comparing is a comparison of rows in part 5 with activities of the ledger. It returns what is to
-// be recorded, by target.
+// comparing is a comparison of rows in part 5 with activities of the ledger. It returns the
+// changes that it passed on, by target.
 func comparing(t *testing.T, touched *touched, rows map[item]given, has ...activity.Activity) (*comparison, map[string]activity.SourceChange, error) {
 	t.Helper()
 	a := openLedger(t, appTables, activity.BuiltinKinds())

@@ -24,7 +24,8 @@ func (p *pace) row(ctx context.Context) error {
 	if p.rows == 0 {
 		p.began = time.Now()
 	}
-	if p.rows++; p.rows < paceRows {
+	p.rows++
+	if p.rows < paceRows {
 		return nil
 	}
 	due := p.began.Add(time.Duration(p.rows) * time.Second / time.Duration(p.rate))

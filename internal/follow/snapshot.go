@@ -42,7 +42,7 @@ func (f *Follower) snapshot(ctx context.Context, src *activity.Source, conn *pgx
 		slot: f.name, found: newFindings(), refuse: f.refuse, size: snapshotGroup,
 		record: func(ctx context.Context, group []activity.SourceChange) error { return f.recordBulk(ctx, src, group) },
 	}
-	at, known, _, err := f.reread(ctx, src, conn, r)
+	at, known, err := f.reread(ctx, src, conn, r)
 	if err != nil {
 		return position{}, nil, err
 	}
@@ -76,6 +76,7 @@ func (f *Follower) recordBulk(ctx context.Context, src *activity.Source, group [
 type reading struct {
 	slot string // that is created for it; with another name than the source's, it ends once the read begins
 	from int    // the first part that is compared
+	end  int    // after the read, the first part that was not compared, for which there was no room
 	// patience bounds how long the slot waits for open transactions; 0: nothing does.
 	patience time.Duration
 
@@ -93,27 +94,29 @@ type reading struct {
 }
 
 // reread reads the tables as they are where a new slot begins, and has recorded what the ledger has
-// otherwise, but for what is touched. It returns that position, and the first part that it did not
-// compare, for which it had no room.
-func (f *Follower) reread(ctx context.Context, src *activity.Source, conn *pgx.Conn, r *reading) (at position, known *catalog, end int, err error) {
+// otherwise, but for what is touched. It returns that position, and the catalog with which the
+// tables were read.
+func (f *Follower) reread(
+	ctx context.Context, src *activity.Source, conn *pgx.Conn, r *reading,
+) (at position, known *catalog, err error) {
 	dir, err := os.MkdirTemp(f.TempDir, "feedfilter-follow-")
 	if err != nil {
-		return at, nil, 0, err
+		return at, nil, err
 	}
 	defer os.RemoveAll(dir) //nolint:errcheck // what is left is in the way of nothing
 	s := &spill{dir: dir}
 	defer s.close()
 	if at, known, err = f.read(ctx, src, conn, r, s); err != nil {
-		return at, nil, 0, fmt.Errorf("read the tables: %w", err)
+		return at, nil, fmt.Errorf("read the tables: %w", err)
 	}
 	r.touched.since(at.lsn)
 	if err := r.touched.await(ctx, f, at.lsn); err != nil {
-		return at, nil, 0, err
+		return at, nil, err
 	}
-	if end, err = f.compare(ctx, src, r, s); err != nil {
-		return at, nil, 0, fmt.Errorf("compare the tables with the ledger: %w", err)
+	if err := f.compare(ctx, src, r, s); err != nil {
+		return at, nil, fmt.Errorf("compare the tables with the ledger: %w", err)
 	}
-	return at, known, end, nil
+	return at, known, nil
 }
 
 // read creates a slot, and spills the rows of the moment from which it streams. It returns that

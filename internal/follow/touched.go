@@ -95,7 +95,7 @@ func (t *touched) since(snapshot pglogrepl.LSN) {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for _, part := range t.parts {
+	for _, part := range &t.parts {
 		for key, commit := range part {
 			if commit < snapshot {
 				delete(part, key)
