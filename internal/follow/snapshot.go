@@ -109,6 +109,7 @@ func (f *Follower) reread(
 	if at, known, err = f.read(ctx, src, conn, r, s); err != nil {
 		return at, nil, fmt.Errorf("read the tables: %w", err)
 	}
+	f.Log.DebugContext(ctx, "read the tables", "position", at.lsn.String())
 	r.touched.since(at.lsn)
 	if err := r.touched.await(ctx, f, at.lsn); err != nil {
 		return at, nil, err
