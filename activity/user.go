@@ -20,29 +20,24 @@ const exportBatch = 1000
 // [*UnavailableError], or what each returned.
 func (r *Recorder) Export(ctx context.Context, user string, each func(Activity) error) error {
 	if user == "" {
-		return r.exportFrom(ctx, nil, each)
+		return r.exportInParts(ctx, each, func(last *ledger.Row) ([]ledger.Row, error) {
+			return r.ledger.All(ctx, last, exportBatch)
+		})
 	}
 	if err := CheckID(user, "user"); err != nil {
 		return err
 	}
 	hash := r.userHash(user)
-	return r.exportInParts(ctx, nil, each, func(last *ledger.Row) ([]ledger.Row, error) {
+	return r.exportInParts(ctx, each, func(last *ledger.Row) ([]ledger.Row, error) {
 		return r.ledger.Owned(ctx, hash, user, last, exportBatch)
-	})
-}
-
-// exportFrom exports the rows of all users after one; nil: all.
-func (r *Recorder) exportFrom(ctx context.Context, after *ledger.Row, each func(Activity) error) error {
-	return r.exportInParts(ctx, after, each, func(last *ledger.Row) ([]ledger.Row, error) {
-		return r.ledger.All(ctx, last, exportBatch)
 	})
 }
 
 // exportInParts exports the rows that read returns, until it returns few.
 func (r *Recorder) exportInParts(
-	ctx context.Context, last *ledger.Row, each func(Activity) error, read func(last *ledger.Row) ([]ledger.Row, error),
+	ctx context.Context, each func(Activity) error, read func(last *ledger.Row) ([]ledger.Row, error),
 ) error {
-	for {
+	for last := (*ledger.Row)(nil); ; {
 		rows, err := ask(ctx, r, func() ([]ledger.Row, error) { return read(last) })
 		if err != nil {
 			return fmt.Errorf("export: %w", err)

@@ -56,7 +56,7 @@ type auditor struct {
 
 // mending is what the applier records for an audit.
 type mending struct {
-	changes []activity.SourceChange
+	found   []finding
 	audited int64 // when an audit began that has ended; 0: none has
 	done    chan error
 }
@@ -144,9 +144,8 @@ func (u *auditor) slice(ctx context.Context, from int, found *findings) (end int
 	r := &reading{
 		slot: u.f.name + "_resync", from: from, known: u.known, server: u.server, touched: u.touched, found: found,
 		refuse: u.f.refuse, size: auditGroup,
-		record: func(ctx context.Context, group []activity.SourceChange) error {
-			return u.send(ctx, &mending{changes: group})
-		},
+		mirrors: true,
+		record:  func(ctx context.Context, group []finding) error { return u.send(ctx, &mending{found: group}) },
 	}
 	if !u.f.Resync {
 		r.patience, r.pace.rate = u.f.auditPatience, auditRate

@@ -3,6 +3,7 @@ package follow
 import (
 	"context"
 	"errors"
+	"hash/maphash"
 	"maps"
 	"slices"
 	"strings"
@@ -75,6 +76,30 @@ func (d *difference) attributes() []any {
 	return all
 }
 
+// side is an activity on one of the places where the ledger has it: with its user, or a mirror with
+// its target. Each is compared. An activity that differs on either is recorded whole.
+type side struct {
+	item
+
+	mirror bool
+}
+
+// parts tells in which part a side is, by the hash of the user whom the ledger has it with.
+type parts struct {
+	hash     func(user string) uint64
+	mirrored func(kind string) bool // the kind has mirrors
+}
+
+func partsOf(src *activity.Source) parts { return parts{src.HashOf, src.Mirrored} }
+
+func (p parts) of(s side) int {
+	owner := s.user
+	if s.mirror {
+		owner = s.target
+	}
+	return int(p.hash(owner) >> spillShift)
+}
+
 // comparison compares the rows of a snapshot with the ledger, part by part, and passes on what has
 // to be recorded, but for what is touched.
 //
@@ -87,8 +112,18 @@ type comparison struct {
 	spill *spill
 
 	part  int            // of rows
-	rows  map[item]given // of the part, which the ledger has not shown yet
-	group []activity.SourceChange
+	rows  map[side]given // of the part, which the ledger has not shown yet
+	group []finding
+	// passed are the activities with mirrors that were recorded, by hash: they count once.
+	seed   maphash.Seed
+	passed map[uint64]struct{}
+}
+
+// finding is an activity that has to be recorded, and the side that was compared.
+type finding struct {
+	side
+
+	change activity.SourceChange
 }
 
 // given are the rows that give an activity.
@@ -99,19 +134,20 @@ type given struct {
 
 // compare compares the parts from r.from on with the ledger, and sets r.end.
 func (f *Follower) compare(ctx context.Context, src *activity.Source, r *reading, s *spill) error {
-	c := &comparison{reading: r, f: f, spill: s, part: r.from - 1}
-	kinds := f.tables.Kinds()
-	err := src.Export(ctx, uint64(r.from)<<spillShift, func(a activity.Activity) error {
+	c := &comparison{reading: r, f: f, spill: s, part: r.from - 1, seed: maphash.MakeSeed(), passed: make(map[uint64]struct{})}
+	kinds, in := f.tables.Kinds(), partsOf(src)
+	err := src.Export(ctx, uint64(r.from)<<spillShift, func(a activity.Activity, mirror bool) error {
 		if err := r.pace.row(ctx); err != nil {
 			return err
 		}
-		if !slices.Contains(kinds, a.Kind) {
+		if !slices.Contains(kinds, a.Kind) || mirror && !(r.mirrors && src.Mirrored(a.Kind)) {
 			return nil
 		}
-		if err := c.advance(ctx, int(src.HashOf(a.User)>>spillShift)); err != nil {
+		of := side{item{a.Kind, a.User, a.Target}, mirror}
+		if err := c.advance(ctx, in.of(of)); err != nil {
 			return err
 		}
-		return c.take(ctx, a)
+		return c.take(ctx, of, ledger.Span{Since: a.Since, Until: a.Until})
 	})
 	if err == nil {
 		err = c.advance(ctx, spillParts)
@@ -155,10 +191,10 @@ func (c *comparison) advance(ctx context.Context, to int) (err error) {
 	return nil
 }
 
-// take compares an activity of the ledger.
-func (c *comparison) take(ctx context.Context, a activity.Activity) error {
-	of, now := item{a.Kind, a.User, a.Target}, c.f.recorder.Now()
-	if ended(a.Until, now) {
+// take compares an activity that the ledger has for some time.
+func (c *comparison) take(ctx context.Context, of side, has ledger.Span) error {
+	now := c.f.recorder.Now()
+	if ended(has.Until, now) {
 		return nil // as if the ledger had not shown it
 	}
 	rows := c.rows[of]
@@ -169,9 +205,9 @@ func (c *comparison) take(ctx context.Context, a activity.Activity) error {
 	}
 	last := slices.MaxFunc(rows.spans, ledger.Span.Compare) // which the activity ends with
 	switch {
-	case !last.Until.Equal(a.Until) || !last.Since.IsZero() && !last.Since.Equal(a.Since):
+	case !last.Until.Equal(has.Until) || !last.Since.IsZero() && !last.Since.Equal(has.Since):
 		return c.pass(ctx, of, rows, func() { c.found.add(of.kind, rows.table, changed) })
-	case len(rows.spans) > 1: // the ledger may not know that there are several
+	case len(rows.spans) > 1 && !of.mirror: // the ledger may not know that there are several
 		return c.pass(ctx, of, rows, func() { c.found.equal++ })
 	default:
 		c.found.equal++
@@ -180,7 +216,7 @@ func (c *comparison) take(ctx context.Context, a activity.Activity) error {
 }
 
 // lacks takes an activity that the ledger has not shown.
-func (c *comparison) lacks(ctx context.Context, of item, rows given) error {
+func (c *comparison) lacks(ctx context.Context, of side, rows given) error {
 	if rows.spans = live(rows.spans, c.f.recorder.Now()); len(rows.spans) == 0 {
 		return nil
 	}
@@ -188,14 +224,21 @@ func (c *comparison) lacks(ctx context.Context, of item, rows given) error {
 }
 
 // pass has an activity recorded as the rows give it, and counts it, unless it is touched.
-func (c *comparison) pass(ctx context.Context, of item, rows given, count func()) error {
+func (c *comparison) pass(ctx context.Context, of side, rows given, count func()) error {
 	if c.touched.has(of) {
 		return nil
 	}
+	if c.mirrors {
+		key := maphash.Comparable(c.seed, of.item)
+		if _, found := c.passed[key]; found {
+			return nil
+		}
+		c.passed[key] = struct{}{}
+	}
 	count()
-	c.group = append(c.group, activity.SourceChange{
+	c.group = append(c.group, finding{of, activity.SourceChange{
 		User: of.user, Kind: of.kind, Target: of.target, At: c.f.recorder.Now(), Added: rows.spans, Whole: true,
-	})
+	}})
 	if len(c.group) < c.size {
 		return nil
 	}
@@ -209,6 +252,14 @@ func (c *comparison) flush(ctx context.Context) error {
 		return nil
 	}
 	return c.record(ctx, group)
+}
+
+func changesOf(group []finding) []activity.SourceChange {
+	changes := make([]activity.SourceChange, len(group))
+	for i := range group {
+		changes[i] = group[i].change
+	}
+	return changes
 }
 
 // live returns the spans that have not ended.

@@ -40,7 +40,7 @@ func (f *Follower) snapshot(ctx context.Context, src *activity.Source, conn *pgx
 	}
 	r := &reading{
 		slot: f.name, found: newFindings(), refuse: f.refuse, size: snapshotGroup,
-		record: func(ctx context.Context, group []activity.SourceChange) error { return f.recordBulk(ctx, src, group) },
+		record: func(ctx context.Context, group []finding) error { return f.recordBulk(ctx, src, changesOf(group)) },
 	}
 	at, known, err := f.reread(ctx, src, conn, r)
 	if err != nil {
@@ -85,12 +85,13 @@ type reading struct {
 	server  server
 	touched *touched
 
-	pace   pace
-	found  *findings
-	refuse func(context.Context, *rowError) error // takes a row that is not valid
+	pace    pace
+	mirrors bool // are compared, too: activities on their other side
+	found   *findings
+	refuse  func(context.Context, *rowError) error // takes a row that is not valid
 
 	size   int // of the groups that are recorded
-	record func(context.Context, []activity.SourceChange) error
+	record func(context.Context, []finding) error
 }
 
 // reread reads the tables as they are where a new slot begins, and has recorded what the ledger has
@@ -164,14 +165,15 @@ func (f *Follower) read(
 			return at, nil, fmt.Errorf("%w: %s", errAltered, differs)
 		}
 	}
+	in := partsOf(src)
 	for i := range f.tables {
 		t := &f.tables[i]
 		add := func(m *mapped) error {
-			part := int(src.HashOf(m.user) >> spillShift)
-			if part < r.from || part >= r.touched.limit() {
-				return nil
+			err := to.add(r, in.of(side{m.item, false}), t.Table, m, false)
+			if err == nil && r.mirrors && in.mirrored(m.kind) {
+				err = to.add(r, in.of(side{m.item, true}), t.Table, m, true)
 			}
-			return to.add(part, t.Table, m)
+			return err
 		}
 		if err := f.readTable(ctx, conn, t, &r.pace, add, r.refuse); err != nil {
 			return at, nil, err
@@ -280,11 +282,15 @@ type spill struct {
 // spilled is a row in a file.
 type spilled struct {
 	Table, Kind, User, Target string
+	Mirror                    bool
 	Since, Until              time.Time
 }
 
-// add adds a row of a table.
-func (s *spill) add(part int, table string, m *mapped) (err error) {
+// add adds a side of what a row of a table gives, if its part is one of the slice.
+func (s *spill) add(r *reading, part int, table string, m *mapped, mirror bool) (err error) {
+	if part < r.from || part >= r.touched.limit() {
+		return nil
+	}
 	p := &s.parts[part]
 	if p.file == nil {
 		if p.file, err = os.CreateTemp(s.dir, ""); err != nil {
@@ -293,7 +299,7 @@ func (s *spill) add(part int, table string, m *mapped) (err error) {
 		p.buf = bufio.NewWriter(p.file)
 		p.rows = gob.NewEncoder(p.buf)
 	}
-	return p.rows.Encode(spilled{table, m.kind, m.user, m.target, m.Since, m.Until})
+	return p.rows.Encode(spilled{table, m.kind, m.user, m.target, mirror, m.Since, m.Until})
 }
 
 func (s *spill) close() {
@@ -303,8 +309,8 @@ func (s *spill) close() {
 }
 
 // load returns the rows of a part.
-func (s *spill) load(part int) (map[item]given, error) {
-	rows := make(map[item]given)
+func (s *spill) load(part int) (map[side]given, error) {
+	rows := make(map[side]given)
 	p := &s.parts[part]
 	if p.file == nil {
 		return rows, nil
@@ -323,7 +329,7 @@ func (s *spill) load(part int) (map[item]given, error) {
 		case err != nil:
 			return nil, fmt.Errorf("%s: %w", p.file.Name(), err)
 		}
-		of := item{r.Kind, r.User, r.Target}
+		of := side{item{r.Kind, r.User, r.Target}, r.Mirror}
 		all, found := rows[of]
 		if !found {
 			all.table = r.Table

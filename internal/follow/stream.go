@@ -64,7 +64,7 @@ func (f *Follower) stream(ctx context.Context, src *activity.Source, look *pgx.C
 	beside.Go(func() { w.run(ctx) })
 	if f.Resync || f.ResyncEvery > 0 {
 		mend := make(chan *mending)
-		a.touched, a.mending = newTouched(src.HashOf), mend
+		a.touched, a.mending = newTouched(partsOf(src)), mend
 		u := &auditor{f: f, src: src, known: o.known, server: server{o.at.system, o.at.timeline}, touched: a.touched, mend: mend}
 		beside.Go(func() {
 			if err := u.run(ctx); f.Resync {
@@ -434,9 +434,7 @@ func (a *applier) mend(ctx context.Context, m *mending) {
 		return
 	}
 	at := a.at
-	found := slices.DeleteFunc(m.changes, func(c activity.SourceChange) bool {
-		return a.touched.has(item{c.Kind, c.User, c.Target})
-	})
+	found := changesOf(slices.DeleteFunc(m.found, func(one finding) bool { return a.touched.has(one.side) }))
 	a.recording = &recording{mark: mark{to: at}, ended: make(chan error, 1), mending: m}
 	go func(ended chan<- error) { ended <- a.src.Record(ctx, at.String(), found) }(a.recording.ended)
 }

@@ -20,19 +20,20 @@ const maxTouched = 1_000_000
 // compared, and ends before those for which there was no room. What is outside counts as touched.
 // Nil is that of a full read, beside which there is no stream.
 type touched struct {
+	parts
+
 	seed maphash.Seed
-	hash func(user string) uint64
 	most int         // how many it keeps
 	on   atomic.Bool // an audit runs
 
 	mu       sync.Mutex
 	from, to int                                  // the range
-	parts    [spillParts]map[uint64]pglogrepl.LSN // where the last change commits, by hash
+	kept     [spillParts]map[uint64]pglogrepl.LSN // where the last change commits, by hash
 	n        int
 }
 
-func newTouched(hash func(user string) uint64) *touched {
-	return &touched{seed: maphash.MakeSeed(), hash: hash, most: maxTouched}
+func newTouched(in parts) *touched {
+	return &touched{parts: in, seed: maphash.MakeSeed(), most: maxTouched}
 }
 
 // begin begins to remember changes of a part and those after it.
@@ -49,7 +50,7 @@ func (t *touched) end() {
 	defer t.mu.Unlock()
 	t.on.Store(false)
 	t.from, t.to, t.n = 0, 0, 0
-	clear(t.parts[:])
+	clear(t.kept[:])
 }
 
 // add adds an activity that a transaction has changed. Without room for it, it forgets the last
@@ -58,33 +59,40 @@ func (t *touched) add(of item, commit pglogrepl.LSN) {
 	if t == nil || !t.on.Load() {
 		return
 	}
-	part, key := t.partOf(of), maphash.Comparable(t.seed, of)
+	key := maphash.Comparable(t.seed, of)
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	t.keep(t.of(side{of, false}), key, commit)
+	if t.mirrored(of.kind) {
+		t.keep(t.of(side{of, true}), key, commit)
+	}
+}
+
+func (t *touched) keep(part int, key uint64, commit pglogrepl.LSN) {
 	if part < t.from || part >= t.to {
 		return
 	}
-	if t.parts[part] == nil {
-		t.parts[part] = make(map[uint64]pglogrepl.LSN)
+	if t.kept[part] == nil {
+		t.kept[part] = make(map[uint64]pglogrepl.LSN)
 	}
-	if _, found := t.parts[part][key]; !found {
+	if _, found := t.kept[part][key]; !found {
 		t.n++
 	}
-	for t.parts[part][key] = commit; t.n > t.most && t.to > t.from; {
+	for t.kept[part][key] = commit; t.n > t.most && t.to > t.from; {
 		t.to--
 		t.forget(t.to)
 	}
 }
 
-// has reports whether the activity was added, or may have been.
-func (t *touched) has(of item) bool {
+// has reports whether the activity of the side was added, or may have been.
+func (t *touched) has(of side) bool {
 	if t == nil {
 		return false
 	}
-	part, key := t.partOf(of), maphash.Comparable(t.seed, of)
+	part, key := t.of(of), maphash.Comparable(t.seed, of.item)
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	_, found := t.parts[part][key]
+	_, found := t.kept[part][key]
 	return found || part < t.from || part >= t.to
 }
 
@@ -95,7 +103,7 @@ func (t *touched) since(snapshot pglogrepl.LSN) {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for _, part := range &t.parts {
+	for _, part := range &t.kept {
 		for key, commit := range part {
 			if commit < snapshot {
 				delete(part, key)
@@ -133,11 +141,9 @@ func (t *touched) limit() int {
 }
 
 func (t *touched) forget(part int) {
-	t.n -= len(t.parts[part])
-	t.parts[part] = nil
+	t.n -= len(t.kept[part])
+	t.kept[part] = nil
 }
-
-func (t *touched) partOf(of item) int { return int(t.hash(of.user) >> spillShift) }
 
 // await waits until the stream has been recorded up to a position. Nil does not wait.
 func (t *touched) await(ctx context.Context, f *Follower, at pglogrepl.LSN) error {

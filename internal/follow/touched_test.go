@@ -10,10 +10,13 @@ import (
 )
 
 // ofPart is an activity of a part, for touchedOf.
-func ofPart(part, n int) item { return item{"block", strconv.Itoa(part), strconv.Itoa(n)} }
+func ofPart(part, n int) item { return item{"hide", strconv.Itoa(part), strconv.Itoa(n)} }
 
 func touchedOf(most int) *touched {
-	t := newTouched(func(user string) uint64 { part, _ := strconv.Atoi(user); return uint64(part) << spillShift })
+	t := newTouched(parts{
+		hash:     func(user string) uint64 { part, _ := strconv.Atoi(user); return uint64(part) << spillShift },
+		mirrored: func(kind string) bool { return kind == "block" },
+	})
 	t.most = most
 	return t
 }
@@ -24,12 +27,12 @@ func TestTouched(t *testing.T) {
 	touched := touchedOf(3)
 	touched.add(ofPart(7, 1), 10)
 	touched.begin(5)
-	if touched.has(ofPart(7, 1)) || touched.n != 0 {
+	if touched.has(side{ofPart(7, 1), false}) || touched.n != 0 {
 		t.Error("what was added before the audit is remembered")
 	}
 	want := func(part, n int, want bool) {
 		t.Helper()
-		if got := touched.has(ofPart(part, n)); got != want {
+		if got := touched.has(side{ofPart(part, n), false}); got != want {
 			t.Errorf("activity %d of part %d: %v, want %v", n, part, got, want)
 		}
 	}
@@ -75,12 +78,30 @@ func TestTouched(t *testing.T) {
 	want(100, 3, false)
 }
 
+// An activity with a mirror is touched in the parts of both users, also when that of one was compared.
+func TestTouchedMirror(t *testing.T) {
+	touched := touchedOf(10)
+	touched.begin(0)
+	touched.add(item{"block", "3", "200"}, 5)
+	touched.add(item{"hide", "3", "201"}, 5)
+	if touched.n != 3 || touched.has(side{item{"block", "3", "4"}, false}) || touched.has(side{item{"block", "1", "200"}, true}) {
+		t.Errorf("%d are kept", touched.n)
+	}
+	if of := (item{"block", "3", "200"}); !touched.has(side{of, false}) || !touched.compared(3) || !touched.has(side{of, true}) {
+		t.Error("a side is not touched")
+	}
+	touched.add(item{"block", "3", "100"}, 6)
+	if touched.has(side{item{"block", "2", "100"}, true}) || !touched.has(side{item{"block", "3", "100"}, true}) {
+		t.Error("the mirror of a user that was compared is not touched")
+	}
+}
+
 // A full read has no stream beside it: nothing is touched, and all parts are compared.
 func TestTouchedOfFullRead(t *testing.T) {
 	var none *touched
 	none.add(ofPart(1, 1), 1)
 	none.since(1)
-	if none.has(ofPart(1, 1)) || !none.compared(3) || none.limit() != spillParts || none.await(t.Context(), nil, pglogrepl.LSN(1)) != nil {
+	if none.has(side{ofPart(1, 1), false}) || !none.compared(3) || none.limit() != spillParts || none.await(t.Context(), nil, pglogrepl.LSN(1)) != nil {
 		t.Error("nil is not that of a full read")
 	}
 }
