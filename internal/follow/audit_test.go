@@ -203,6 +203,7 @@ func TestAuditFails(t *testing.T) {
 	a := newApp(t)
 	a.start(a.follower("zero"))()
 	var other *pgx.Conn
+	var senders []*pgx.Conn
 	for name, c := range map[string]struct {
 		prepare, mend func(f *Follower)
 		log           string
@@ -216,6 +217,23 @@ func TestAuditFails(t *testing.T) {
 				a.exec(`SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE slot_name LIKE 'used%'`)
 			},
 			`do="raise max_replication_slots of the source: a comparison needs a second slot for a moment"`,
+		},
+		"no free sender": {
+			func(*Follower) {
+				var free int
+				must(t, a.conn.QueryRow(t.Context(), `SELECT current_setting('max_wal_senders')::int - count(*) FROM pg_stat_replication`).Scan(&free))
+				for range free - 1 { // the stream takes one
+					conn, err := a.follower("sender").connect(t.Context(), true)
+					must(t, err)
+					senders = append(senders, conn)
+				}
+			},
+			func(*Follower) {
+				for _, conn := range senders {
+					must(t, conn.Close(t.Context()))
+				}
+			},
+			`do="raise max_wal_senders or max_connections of the source: a comparison needs some connections"`,
 		},
 		"an open transaction": {
 			func(f *Follower) {
