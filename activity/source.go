@@ -82,15 +82,16 @@ func (s *Source) Reach(ctx context.Context) error {
 // HashOf returns the hash of a user. [Recorder.Export] has all activities in order of this hash.
 func (s *Source) HashOf(user string) uint64 { return s.r.userHash(user) }
 
-// Mirrored reports whether the ledger has an activity of the kind twice: with its user, and with its
-// target.
+// Mirrored reports whether the ledger has an activity of the kind twice: with its user, and with
+// its target.
 func (s *Source) Mirrored(kind string) bool {
 	k, _ := s.r.kinds.Named(kind)
 	return k.Mirror() != ""
 }
 
-// Export calls each with every activity that the ledger has and that has not ended, in order of the
-// hash of the user whom the ledger has it with, from one hash on. A mirror is that with the target.
+// Export calls each with every activity of the ledger that has not ended. A mirror is one that the
+// ledger has with the target. They are in order of the hash of the user whom the ledger has them
+// with, and begin at the hash from.
 func (s *Source) Export(ctx context.Context, from uint64, each func(a Activity, mirror bool) error) error {
 	for last := (&ledger.Row{Hash: from}); ; { // no row is before one without an owner
 		rows, err := ask(ctx, s.r, func() ([]ledger.Row, error) { return s.r.ledger.All(ctx, last, exportBatch) })

@@ -42,8 +42,8 @@ func TestSource(t *testing.T) {
 	must(t, second.Record(ctx, "13", nil))
 }
 
-// A source reads back what the ledger has, in order of the hash of the owners: activities with their
-// users, and mirrors with their targets. It begins at any hash.
+// A source reads back what the ledger has, in order of the hash of the owners: activities with
+// their users, and mirrors with their targets. It begins at any hash.
 func TestSourceExport(t *testing.T) {
 	ctx := t.Context()
 	g := newRig(t, &favfilter.Memory{}, 4)

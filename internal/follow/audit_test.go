@@ -434,7 +434,8 @@ func TestAuditAwaitsStream(t *testing.T) {
 	var ready atomic.Bool
 	var mended atomic.Int64
 	a, u, log := slicing(t, 100, maxTouched, func(_ *auditor, changes []activity.SourceChange) {
-		if mended.Add(int64(len(changes))); !ready.Load() {
+		mended.Add(int64(len(changes)))
+		if !ready.Load() {
 			t.Error("compared before the stream was recorded")
 		}
 	})

@@ -422,9 +422,9 @@ func (a *applier) prove(l lookedAt) error {
 	return nil
 }
 
-// mend begins to record what an audit has found, but for what was touched since. The position stays,
-// so nothing is lost for the stream if that fails. Or it has the next group note that the audit has
-// ended.
+// mend begins to record what an audit has found, but for what was touched since. The position
+// stays, so nothing is lost for the stream if that fails. Or it has the next group note that the
+// audit has ended.
 func (a *applier) mend(ctx context.Context, m *mending) {
 	if m.audited != 0 {
 		for _, k := range []*mark{&a.received, &a.looked, &a.proved} {

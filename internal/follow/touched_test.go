@@ -78,7 +78,8 @@ func TestTouched(t *testing.T) {
 	want(100, 3, false)
 }
 
-// An activity with a mirror is touched in the parts of both users, also when that of one was compared.
+// An activity with a mirror is touched in the parts of both users, also when that of one was
+// compared.
 func TestTouchedMirror(t *testing.T) {
 	touched := touchedOf(10)
 	touched.begin(0)
