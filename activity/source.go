@@ -84,6 +84,49 @@ func (s *Source) Reach(ctx context.Context) error {
 // HashOf returns the hash of a user. [Recorder.Export] has all activities in order of this hash.
 func (s *Source) HashOf(user string) uint64 { return s.r.userHash(user) }
 
+// Mirrored reports whether the ledger has an activity of the kind twice: with its user, and with
+// its target.
+func (s *Source) Mirrored(kind string) bool {
+	k, _ := s.r.kinds.Named(kind)
+	return k.Mirror() != ""
+}
+
+// Export calls each with every activity of the ledger that has not ended. A mirror is one that the
+// ledger has with the target. They are in order of the hash of the user whom the ledger has them
+// with, and begin at the hash from.
+func (s *Source) Export(ctx context.Context, from uint64, each func(a Activity, mirror bool) error) error {
+	for last := (&ledger.Row{Hash: from}); ; { // no row is before one without an owner
+		rows, err := ask(ctx, s.r, func() ([]ledger.Row, error) { return s.r.ledger.All(ctx, last, exportBatch) })
+		if err != nil {
+			return fmt.Errorf("export: %w", err)
+		}
+		kinds, err := s.r.pages.RowKinds(ctx, rows)
+		if err != nil {
+			return fmt.Errorf("export: %w", pages.Unavailable("ledger", err))
+		}
+		now := s.r.pages.Now()
+		for i := range rows {
+			row := &rows[i]
+			last = row
+			if !row.Until.IsZero() && !row.Until.After(now) {
+				continue
+			}
+			a := Activity{User: row.Owner, Kind: row.Kind, Target: row.Target, Since: row.Since, Until: row.Until}
+			k := kinds[row.Kind]
+			mirror := k.Of != "" && k.Of != row.Kind
+			if mirror {
+				a.User, a.Kind, a.Target = row.Target, k.Of, row.Owner
+			}
+			if err := each(a, mirror); err != nil {
+				return err
+			}
+		}
+		if len(rows) < exportBatch {
+			return nil
+		}
+	}
+}
+
 // Record records changes of valid activities, and the position after them. When it returns nil, the
 // ledger has them, and every View that begins after [Recorder.Await] has them too.
 //

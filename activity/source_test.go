@@ -1,9 +1,12 @@
 package activity
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -37,6 +40,55 @@ func TestSource(t *testing.T) {
 	g.want(t, "1", "block", "2", None)
 	must(t, second.StartOver(ctx))
 	must(t, second.Record(ctx, "13", nil))
+}
+
+// A source reads back what the ledger has, in order of the hash of the owners: activities with
+// their users, and mirrors with their targets. It begins at any hash.
+func TestSourceExport(t *testing.T) {
+	ctx := t.Context()
+	g := newRig(t, &favfilter.Memory{}, 4)
+	source, err := g.Follow(ctx, "app", "one", []string{"block"}, time.Hour, false)
+	must(t, err)
+	if !source.Mirrored("block") || source.Mirrored("hide") {
+		t.Error("only a block has a mirror")
+	}
+	_, err = g.Record(ctx, []Activity{{User: "u1", Kind: "hide", Target: "p"}})
+	must(t, err)
+	type place struct {
+		hash             uint64
+		user, kind, with string
+		mirror           bool
+	}
+	want := []place{{source.HashOf("u1"), "u1", "hide", "p", false}}
+	var changes []SourceChange
+	for n := range 1500 { // more than an export reads at a time
+		user, target := fmt.Sprint("u", n), fmt.Sprint("v", n%3)
+		changes = append(changes, SourceChange{User: user, Kind: "block", Target: target, At: time.Now(), Added: []ledger.Span{{}}})
+		want = append(want, place{source.HashOf(user), user, "block", target, false}, place{source.HashOf(target), user, "block", target, true})
+	}
+	must(t, source.Record(ctx, "10", changes))
+	less := func(a, b place) int {
+		return cmp.Or(cmp.Compare(a.hash, b.hash), strings.Compare(a.user, b.user), strings.Compare(a.kind, b.kind))
+	}
+	slices.SortFunc(want, less)
+	for _, from := range []uint64{0, want[1000].hash, want[1000].hash + 1, math.MaxUint64} {
+		var got []place
+		must(t, source.Export(ctx, from, func(a Activity, mirror bool) error {
+			owner := a.User
+			if mirror {
+				owner = a.Target
+			}
+			got = append(got, place{source.HashOf(owner), a.User, a.Kind, a.Target, mirror})
+			return nil
+		}))
+		if !slices.IsSortedFunc(got, func(a, b place) int { return cmp.Compare(a.hash, b.hash) }) {
+			t.Errorf("from %x: not in order of the hash", from)
+		}
+		slices.SortFunc(got, less)
+		if rest := want[slices.IndexFunc(append(want, place{hash: math.MaxUint64}), func(p place) bool { return p.hash >= from }):]; !slices.Equal(got, rest) {
+			t.Errorf("from %x: %d, want %d", from, len(got), len(rest))
+		}
+	}
 }
 
 func invalid(err error, code string) bool {

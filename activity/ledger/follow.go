@@ -446,15 +446,16 @@ func stateOf(spans []Span, since time.Time) state {
 	if len(spans) == 0 {
 		return state{}
 	}
-	last := slices.MaxFunc(spans, Span.compare)
+	last := slices.MaxFunc(spans, Span.Compare)
 	if !last.Since.IsZero() {
 		since = last.Since
 	}
 	return state{is: true, after: times{since, last.Until}}
 }
 
-// compare orders spans by their ends; of those that end together, the earliest is the greatest.
-func (s Span) compare(other Span) int {
+// Compare orders spans by their ends; of those that end together, the earliest is the greatest. An
+// activity that several rows give has the times of the greatest.
+func (s Span) Compare(other Span) int {
 	switch {
 	case s.Until.Equal(other.Until):
 		return other.Since.Compare(s.Since)

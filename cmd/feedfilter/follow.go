@@ -23,11 +23,16 @@ import (
 // mend.
 const stoppedPause = time.Minute
 
+// maxResyncEvery is 30 days.
+const maxResyncEvery = 30 * 24 * time.Hour
+
 // sourceFlags say which database of an app to follow.
 type sourceFlags struct {
 	Source     string `help:"${source}" placeholder:"URL"`
 	SourceName string `default:"app"    help:"${source_name}" placeholder:"NAME"`
 	OnError    string `default:"skip"   enum:"skip,stop"      help:"${source_error}" placeholder:"WHAT"`
+
+	ResyncEvery time.Duration `default:"24h" help:"${resync_every}" placeholder:"DURATION"`
 }
 
 // check returns the mistakes in the flags. tables is the file of tables, in the flag.
@@ -39,6 +44,8 @@ func (f *sourceFlags) check(data *dataFlags, flag, tables string) error {
 	all.wantf(f.Source != "" || tables == "" || flag == "follow", "--%s: requires --source", flag)
 	all.wantf(f.Source == "" || slices.Contains([]string{"postgres", "postgresql"}, redisurl.Scheme(f.Source)),
 		"--source: want postgres://<host>/<database>")
+	all.wantf(f.ResyncEvery == 0 || f.ResyncEvery >= time.Minute && f.ResyncEvery <= maxResyncEvery,
+		"--resync-every: %v is neither 0 nor in 1m to 720h", f.ResyncEvery)
 	all.wantf(tables == "" || data.Ledger != noLedger, "--%s: requires a ledger", flag)
 	if tables != "" {
 		if kinds, err := data.kinds(); err == nil { // otherwise --kinds is refused
@@ -72,7 +79,7 @@ func (f *sourceFlags) follower(
 	host, _ := os.Hostname()
 	return follow.New(r, follow.Options{
 		Name: f.SourceName, URL: f.Source, Tables: tables, Kinds: kinds, Holder: fmt.Sprintf("%s %d %s", host, os.Getpid(), rand.Text()[:8]),
-		Skip: f.OnError == "skip", Log: log, HashID: hashID,
+		Skip: f.OnError == "skip", ResyncEvery: f.ResyncEvery, Log: log, HashID: hashID,
 	}), nil
 }
 

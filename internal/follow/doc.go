@@ -35,6 +35,14 @@
 // began after the group was received ([watcher]). So a feed that waits for a position (after) has
 // all that the tables said there.
 //
+// # Proof
+//
+// Once a day, and at once for --resync, an audit reads the tables beside the stream ([auditor]). It
+// reads them at one position of the log, and compares them when the ledger has all up to there.
+// What the stream changes after that position is left out ([touched]). The applier records what
+// differs, and when the audit began, which is part of the position. A full read is the same read
+// and comparison without a stream ([reading]).
+//
 // # An example
 //
 // The ledger is at 00000001:0/1000. The app commits a block, at 0/1100, and takes another table out

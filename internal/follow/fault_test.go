@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -210,25 +209,4 @@ func TestFollowResync(t *testing.T) {
 	soon(t, "the first to go on", func() bool { return first.Stats().Active })
 	a.reached()
 	a.wantMapped()
-}
-
-// What the stream has touched since the comparison stays as the stream says.
-func TestMendSkipsTouched(t *testing.T) {
-	t.Parallel()
-	a := newApp(t)
-	src, err := a.recorder.Follow(t.Context(), "app", "one", a.tables.Kinds(), time.Hour, false)
-	must(t, err)
-	ap := newApplier(a.follower("one"), src, position{}, replay{}, nil, new(watcher))
-	ap.touched = newTouched()
-	must(t, src.Record(t.Context(), ap.at.String(), nil))
-	must(t, ap.touched.add(item{"block", "1", "2"}))
-	change := func(target string) activity.SourceChange {
-		return activity.SourceChange{User: "1", Kind: "block", Target: target, At: time.Now(), Added: []ledger.Span{{}}, Whole: true}
-	}
-	must(t, ap.mend(t.Context(), []activity.SourceChange{change("2"), change("3")}))
-	var has []string
-	must(t, a.recorder.Export(t.Context(), "1", func(one activity.Activity) error { has = append(has, one.Target); return nil }))
-	if !slices.Equal(has, []string{"3"}) {
-		t.Errorf("has %v, want 3", has)
-	}
 }

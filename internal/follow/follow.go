@@ -30,17 +30,20 @@ const (
 
 // Options are those of a [Follower].
 type Options struct {
-	Name    string // of the source: letters, digits and _
-	URL     string // of the app's PostgreSQL
-	Tables  Tables
-	Kinds   *activity.Kinds // of the service; default: those of the Recorder
-	Holder  string          // tells this process from all others
-	Create  bool            // create what the source lacks
-	Resync  bool            // compare the tables with the ledger, record what differs, and end
-	Skip    bool            // skip rows whose ids or times are not valid, rather than stop
-	TempDir string          // for a snapshot; "": that of the system
-	Log     *slog.Logger
-	HashID  func(id string) string // for values of rows in the log; default: leaves them out
+	Name   string // of the source: letters, digits and _
+	URL    string // of the app's PostgreSQL
+	Tables Tables
+	Kinds  *activity.Kinds // of the service; default: those of the Recorder
+	Holder string          // tells this process from all others
+	Create bool            // create what the source lacks
+	Resync bool            // compare the tables with the ledger, record what differs, and end
+	// ResyncEvery is the age of the last comparison from which another one runs beside the stream,
+	// slowly; 0: none does.
+	ResyncEvery time.Duration
+	Skip        bool   // skip rows whose ids or times are not valid, rather than stop
+	TempDir     string // for a snapshot; "": that of the system
+	Log         *slog.Logger
+	HashID      func(id string) string // for values of rows in the log; default: leaves them out
 }
 
 // Follower keeps the kinds of a source's tables in the ledger. Of several Followers of a source, in
@@ -55,6 +58,8 @@ type Follower struct {
 	group       groupSize
 	silence     time.Duration // how long a source that sends nothing counts as connected
 
+	auditPatience, auditAgain time.Duration // see the constants
+
 	active           atomic.Bool
 	snapshots        atomic.Uint64
 	walEnd, recorded atomic.Uint64             // end of the source's log, and the ledger's position
@@ -62,7 +67,9 @@ type Follower struct {
 	lacksAfter       atomic.Pointer[time.Time] // all that the source committed until then is in the ledger
 	log              atomic.Pointer[KeptLog]
 	trouble          atomic.Pointer[string]
-	idle             chan struct{} // has an element if a look found nothing to record
+	idle             chan struct{}                    // has an element if a look found nothing to record
+	audited          atomic.Int64                     // that of the ledger's position
+	differences      map[string]*[sorts]atomic.Uint64 // that audits found, by kind
 }
 
 // counts are changes of the rows of a table, by what became of them.
@@ -81,13 +88,22 @@ type Stats struct {
 	Snapshots uint64  `json:"-"` // how often the tables were read whole
 	// Changes are rows of the stream by table and result; skipped ones of snapshots count too.
 	Changes map[string]map[string]uint64 `json:"-"`
+	// Differences are activities that comparisons beside the stream have found, by kind and by how
+	// the ledger differed: missing, stray or changed.
+	Differences map[string]map[string]uint64 `json:"-"`
 }
 
 // Stats returns the current figures.
 func (f *Follower) Stats() Stats {
 	s := Stats{
 		Active: f.active.Load(), Trouble: *f.trouble.Load(), Log: *f.log.Load(), Snapshots: f.snapshots.Load(),
-		Changes: make(map[string]map[string]uint64),
+		Changes: make(map[string]map[string]uint64), Differences: make(map[string]map[string]uint64),
+	}
+	for kind, counts := range f.differences {
+		s.Differences[kind] = make(map[string]uint64)
+		for how := range sorts {
+			s.Differences[kind][how.String()] = counts[how].Load()
+		}
 	}
 	for table, counts := range f.counts {
 		s.Changes[table] = map[string]uint64{
@@ -118,8 +134,12 @@ func New(r *activity.Recorder, o Options) *Follower {
 	o.Log = o.Log.With("source_name", o.Name)
 	f := &Follower{
 		Options: o, recorder: r, fingerprint: o.Tables.fingerprint(o.Kinds), silence: time.Minute,
-		idle:   make(chan struct{}, 1),
+		idle:          make(chan struct{}, 1),
+		auditPatience: auditPatience, auditAgain: auditAgain, differences: make(map[string]*[sorts]atomic.Uint64),
 		source: source{mapper: newMapper(o.Tables, o.Kinds), url: o.URL, name: "feedfilter_" + strings.ToLower(o.Name)},
+	}
+	for _, kind := range o.Tables.Kinds() {
+		f.differences[kind] = new([sorts]atomic.Uint64)
 	}
 	if r != nil {
 		f.ledger = r.LedgerID()
@@ -262,6 +282,7 @@ func (f *Follower) withLease(ctx context.Context, src *activity.Source) error {
 	}
 	f.Log.InfoContext(ctx, "following the source", "position", o.at.String())
 	f.recorded.Store(uint64(o.at.lsn))
+	f.audited.Store(o.at.audited)
 	f.walEnd.Store(max(uint64(o.at.lsn), f.walEnd.Load()))
 	f.committed.CompareAndSwap(0, time.Now().UnixNano())
 	f.active.Store(true)

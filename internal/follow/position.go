@@ -22,6 +22,7 @@ type position struct {
 	catalog  uint64        // sum of the catalog of the source: see [catalog]
 	system   string        // identifier of the source's server: a copy of its files has the same
 	last     transaction   // the last one before lsn
+	audited  int64         // when source and ledger were last the same, as a whole comparison found, in Unix time; 0: not known
 
 	// done is how many changes the ledger has of the next transaction, which commits at within. It
 	// is not 0 while a large transaction is recorded in parts.
@@ -42,9 +43,12 @@ func (x transaction) String() string { return fmt.Sprintf("%s,%d,%d", x.commit, 
 //
 //	00000001:0/16B3748 tables=1f2e3d4c catalog=2a system=7431 last=0/16B3700,742,1732839933000000
 //
-// In a large transaction, part=10000@0/16C0000 follows.
+// After a comparison, audited=1732839900 follows, and in a large transaction part=10000@0/16C0000.
 func (p position) String() string {
 	text := fmt.Sprintf("%s tables=%s catalog=%x system=%s last=%s", p.log(), p.tables, p.catalog, p.system, p.last)
+	if p.audited != 0 {
+		text += fmt.Sprintf(" audited=%d", p.audited)
+	}
 	if p.done > 0 {
 		text += fmt.Sprintf(" part=%d@%s", p.done, p.within)
 	}
@@ -75,6 +79,8 @@ func parsePosition(text string) (p position, ok bool) {
 			p.system = value
 		case "last":
 			p.last, err = parseTransaction(value)
+		case "audited":
+			p.audited, err = strconv.ParseInt(value, 10, 64)
 		case "part":
 			n, at, _ := strings.Cut(value, "@")
 			if p.done, err = strconv.Atoi(n); err == nil {

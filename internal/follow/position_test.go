@@ -13,6 +13,7 @@ func TestPosition(t *testing.T) {
 		"0/0 tables= catalog=0 system= last=0/0,0,0",
 		"00000001:0/16B3748 tables=1f2e3d4c catalog=2a system=7431 last=0/16B3700,742,1732839933000000",
 		"0000000A:A/1 tables=x catalog=ffffffffffffffff system=1 last=A/0,4294967295,-1 part=10000@A/C",
+		"00000001:0/16B3748 tables=1f2e3d4c catalog=2a system=7431 last=0/16B3700,742,1732839933000000 audited=1732839900 part=1@A/C",
 	} {
 		if p, ok := parsePosition(text); !ok || p.String() != text {
 			t.Errorf("%q: %q, %v", text, p, ok)
@@ -21,6 +22,7 @@ func TestPosition(t *testing.T) {
 	const whole = "00000001:0/16B3748 tables=1f2e3d4c catalog=2a system=7431 last=0/16B3700,742,1732839933000000"
 	for _, text := range []string{
 		"", "0/1", "x y", "0/16B3748 1f2e3d4c", " " + whole, whole + " ", whole + " part=@0/2", whole + " part=5@", whole + " part=a@0/2", whole + " more=1",
+		whole + " audited=", whole + " audited=0", whole + " audited=x", whole + " part=1@0/2 audited=1",
 		strings.Replace(whole, "742,", "", 1), strings.Replace(whole, "2a", "2A", 1), strings.Replace(whole, "tables", "table", 1),
 		strings.Replace(whole, " last", "  last", 1), strings.Replace(whole, "742", "4294967296", 1),
 	} {

@@ -38,12 +38,15 @@ func (f *Follower) snapshot(ctx context.Context, src *activity.Source, conn *pgx
 	if err := f.dropSlot(ctx, conn); err != nil {
 		return position{}, nil, err
 	}
-	at, known, err := f.reread(ctx, src, conn, f.name, nil, func(ctx context.Context, group []activity.SourceChange) error {
-		return f.recordBulk(ctx, src, group)
-	})
+	r := &reading{
+		slot: f.name, found: newFindings(), refuse: f.refuse, size: snapshotGroup,
+		record: func(ctx context.Context, group []finding) error { return f.recordBulk(ctx, src, changesOf(group)) },
+	}
+	at, known, err := f.reread(ctx, src, conn, r)
 	if err != nil {
 		return position{}, nil, err
 	}
+	f.report(ctx, r.found)
 	f.snapshots.Add(1)
 	at.tables, at.catalog = f.fingerprint, known.sum()
 	return at, known, src.FinishBulk(ctx, at.String())
@@ -68,11 +71,34 @@ func (f *Follower) recordBulk(ctx context.Context, src *activity.Source, group [
 	return nil
 }
 
-// reread reads the tables as they are where a new slot begins, and passes what the ledger has
-// otherwise to record, in groups. It returns that position. It leaves out what is touched.
+// reading is one read of the tables, whose rows are compared with the ledger: a full read, or a
+// slice of an audit.
+type reading struct {
+	slot string // that is created for it; with another name than the source's, it ends once the read begins
+	from int    // the first part that is compared
+	end  int    // after the read, the first part that was not compared, for which there was no room
+	// patience bounds how long the slot waits for open transactions; 0: nothing does.
+	patience time.Duration
+
+	// known, server and touched are of the stream beside it; nil: there is none.
+	known   *catalog
+	server  server
+	touched *touched
+
+	pace    pace
+	mirrors bool // are compared, too: activities on their other side
+	found   *findings
+	refuse  func(context.Context, *rowError) error // takes a row that is not valid
+
+	size   int // of the groups that are recorded
+	record func(context.Context, []finding) error
+}
+
+// reread reads the tables as they are where a new slot begins, and has recorded what the ledger has
+// otherwise, but for what is touched. It returns that position, and the catalog with which the
+// tables were read.
 func (f *Follower) reread(
-	ctx context.Context, src *activity.Source, conn *pgx.Conn, slot string, t *touched,
-	record func(context.Context, []activity.SourceChange) error,
+	ctx context.Context, src *activity.Source, conn *pgx.Conn, r *reading,
 ) (at position, known *catalog, err error) {
 	dir, err := os.MkdirTemp(f.TempDir, "feedfilter-follow-")
 	if err != nil {
@@ -81,38 +107,28 @@ func (f *Follower) reread(
 	defer os.RemoveAll(dir) //nolint:errcheck // what is left is in the way of nothing
 	s := &spill{dir: dir}
 	defer s.close()
-	if at, known, err = f.read(ctx, src, conn, slot, s); err != nil {
+	if at, known, err = f.read(ctx, src, conn, r, s); err != nil {
 		return at, nil, fmt.Errorf("read the tables: %w", err)
 	}
-	if err := t.await(ctx, f, at.lsn); err != nil {
+	f.Log.DebugContext(ctx, "read the tables", "position", at.lsn.String())
+	r.touched.since(at.lsn)
+	if err := r.touched.await(ctx, f, at.lsn); err != nil {
 		return at, nil, err
 	}
-	found, err := f.compare(ctx, src, s, t, func(activity.SourceChange) error { return nil })
-	if err != nil {
-		return at, nil, err
+	if err := f.compare(ctx, src, r, s); err != nil {
+		return at, nil, fmt.Errorf("compare the tables with the ledger: %w", err)
 	}
-	f.Log.InfoContext(ctx, "compared source and ledger",
-		"missing", found.missing, "stray", found.stray, "changed", found.changed, "same", found.equal)
-	var group []activity.SourceChange
-	_, err = f.compare(ctx, src, s, t, func(c activity.SourceChange) error {
-		if group = append(group, c); len(group) < snapshotGroup {
-			return nil
-		}
-		err := record(ctx, group)
-		group = nil
-		return err
-	})
-	if err == nil {
-		err = record(ctx, group)
-	}
-	return at, known, err
+	return at, known, nil
 }
 
 // read creates a slot, and spills the rows of the moment from which it streams. It returns that
-// position, and the catalog of that moment. A slot with another name than the source's ends with
-// read.
+// position, and the catalog of that moment.
+//
+// A snapshot without a slot would not do beside a stream. The stream may have a commit that no
+// snapshot shows yet, because it waits for a synchronous standby. The slot's snapshot has exactly
+// what was committed before its position in the log.
 func (f *Follower) read(
-	ctx context.Context, src *activity.Source, conn *pgx.Conn, slot string, to *spill,
+	ctx context.Context, src *activity.Source, conn *pgx.Conn, r *reading, to *spill,
 ) (at position, known *catalog, err error) {
 	exporter, err := f.connect(ctx, true)
 	if err != nil {
@@ -123,36 +139,74 @@ func (f *Follower) read(
 	if err != nil {
 		return at, nil, err
 	}
-	at.system, at.timeline = is.system, is.timeline
-	f.Log.InfoContext(ctx, "creating a replication slot: this waits for open transactions of the source")
-	made, err := pglogrepl.CreateReplicationSlot(ctx, exporter.PgConn(), slot, "pgoutput", pglogrepl.CreateReplicationSlotOptions{
-		Mode: pglogrepl.LogicalReplication, SnapshotAction: "EXPORT_SNAPSHOT", Temporary: slot != f.name,
-	})
-	if err != nil {
-		return at, nil, fmt.Errorf("create replication slot %s: %w", slot, err)
+	if r.known != nil && is != r.server {
+		return at, nil, errors.New("the source has failed over")
 	}
-	if at.lsn, err = pglogrepl.ParseLSN(made.ConsistentPoint); err != nil {
+	at.system, at.timeline, at.audited = is.system, is.timeline, f.recorder.Now().Unix()
+	snapshot, err := f.createSlot(ctx, exporter, r)
+	if err != nil {
 		return at, nil, err
 	}
+	at.lsn = snapshot.lsn
 	tx, err := conn.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly})
 	if err != nil {
 		return at, nil, err
 	}
 	defer tx.Rollback(context.WithoutCancel(ctx)) //nolint:errcheck // it only reads
-	if _, err := tx.Exec(ctx, "SET TRANSACTION SNAPSHOT '"+made.SnapshotName+"'"); err != nil {
+	if _, err := tx.Exec(ctx, "SET TRANSACTION SNAPSHOT '"+snapshot.name+"'"); err != nil {
 		return at, nil, err
 	}
+	_ = exporter.Close(ctx) // a temporary slot must not keep the source's log for as long as the read takes
 	if known, err = f.catalogOf(ctx, conn); err != nil {
 		return at, nil, err
 	}
+	if r.known != nil {
+		if differs := r.known.difference(known); differs != "" { // the look of the stream finds it, too
+			return at, nil, fmt.Errorf("%w: %s", errAltered, differs)
+		}
+	}
+	in := partsOf(src)
 	for i := range f.tables {
 		t := &f.tables[i]
-		add := func(m *mapped) error { return to.add(src.HashOf(m.user)>>spillShift, m) }
-		if err := f.readTable(ctx, conn, t, add, f.refuse); err != nil {
+		add := func(m *mapped) error {
+			err := to.add(r, in.of(side{m.item, false}), t.Table, m, false)
+			if err == nil && r.mirrors && in.mirrored(m.kind) {
+				err = to.add(r, in.of(side{m.item, true}), t.Table, m, true)
+			}
+			return err
+		}
+		if err := f.readTable(ctx, conn, t, &r.pace, add, r.refuse); err != nil {
 			return at, nil, err
 		}
 	}
 	return at, known, f.unaltered(ctx, known)
+}
+
+// exported is a snapshot that a connection has exported, and the position that it is of.
+type exported struct {
+	name string
+	lsn  pglogrepl.LSN
+}
+
+// createSlot creates the slot of a read. It waits for open transactions of the source.
+func (f *Follower) createSlot(ctx context.Context, exporter *pgx.Conn, r *reading) (exported, error) {
+	f.Log.InfoContext(ctx, "creating a replication slot: this waits for open transactions of the source")
+	limited, cancel := ctx, context.CancelFunc(func() {})
+	if r.patience > 0 {
+		limited, cancel = context.WithTimeout(ctx, r.patience)
+	}
+	defer cancel()
+	made, err := pglogrepl.CreateReplicationSlot(limited, exporter.PgConn(), r.slot, "pgoutput", pglogrepl.CreateReplicationSlotOptions{
+		Mode: pglogrepl.LogicalReplication, SnapshotAction: "EXPORT_SNAPSHOT", Temporary: r.slot != f.name,
+	})
+	switch {
+	case limited.Err() != nil && ctx.Err() == nil:
+		return exported{}, fmt.Errorf("create replication slot %s: %w", r.slot, errOpen)
+	case err != nil:
+		return exported{}, fmt.Errorf("create replication slot %s: %w", r.slot, err)
+	}
+	at, err := pglogrepl.ParseLSN(made.ConsistentPoint)
+	return exported{made.SnapshotName, at}, err
 }
 
 // unaltered returns an error if the catalog is not the known one any more. Tables that a
@@ -176,7 +230,7 @@ func (f *Follower) unaltered(ctx context.Context, known *catalog) error {
 		return err
 	}
 	if differs := known.difference(now); differs != "" {
-		return fmt.Errorf("the tables were altered meanwhile: %s", differs)
+		return fmt.Errorf("%w meanwhile: %s", errAltered, differs)
 	}
 	return nil
 }
@@ -184,7 +238,7 @@ func (f *Follower) unaltered(ctx context.Context, known *catalog) error {
 // readTable calls take with what each row of a table gives, or refuse. The simple protocol returns
 // values as the stream has them.
 func (f *Follower) readTable(
-	ctx context.Context, conn *pgx.Conn, t *Table, take func(*mapped) error, refuse func(context.Context, *rowError) error,
+	ctx context.Context, conn *pgx.Conn, t *Table, p *pace, take func(*mapped) error, refuse func(context.Context, *rowError) error,
 ) error {
 	columns := t.columns()
 	quoted := make([]string, len(columns))
@@ -199,6 +253,9 @@ func (f *Follower) readTable(
 	for n := 1; rows.Next(); n++ {
 		if n%1_000_000 == 0 {
 			f.Log.InfoContext(ctx, "reading the source", "table", t.Table, "rows", n)
+		}
+		if err := p.row(ctx); err != nil {
+			return err
 		}
 		values := rows.RawValues()
 		m, err := t.gives(func(column string) (*string, bool) {
@@ -219,84 +276,6 @@ func (f *Follower) readTable(
 	return rows.Err()
 }
 
-// comparison compares the rows of a snapshot with the ledger, and passes on what has to be
-// recorded, but for what is touched. Both are in order of the hash of users, so one part is enough
-// at a time.
-type comparison struct {
-	spill   *spill
-	touched *touched
-	now     time.Time
-	record  func(activity.SourceChange) error
-
-	part                           int                    // of rows
-	rows                           map[item][]ledger.Span // of the part, which the ledger has not shown yet
-	missing, stray, changed, equal int
-}
-
-// compare compares all rows with the ledger.
-func (f *Follower) compare(
-	ctx context.Context, src *activity.Source, s *spill, t *touched, record func(activity.SourceChange) error,
-) (*comparison, error) {
-	c := &comparison{spill: s, touched: t, now: f.recorder.Now(), record: record, part: -1}
-	kinds := f.tables.Kinds()
-	err := f.recorder.Export(ctx, "", func(a activity.Activity) error {
-		if !slices.Contains(kinds, a.Kind) {
-			return nil
-		}
-		if err := c.advance(int(src.HashOf(a.User) >> spillShift)); err != nil {
-			return err
-		}
-		return c.take(a)
-	})
-	if err == nil {
-		err = c.advance(spillParts)
-	}
-	return c, err
-}
-
-// advance loads the rows of a part. The ledger lacks those that are left of the parts before.
-func (c *comparison) advance(to int) (err error) {
-	for ; c.part < to; c.part++ {
-		for of, spans := range c.rows {
-			if err := c.pass(of, spans, &c.missing); err != nil {
-				return err
-			}
-		}
-		if c.rows = nil; c.part+1 < spillParts {
-			if c.rows, err = c.spill.load(c.part+1, c.now); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
-// take compares an activity of the ledger.
-func (c *comparison) take(a activity.Activity) error {
-	of := item{a.Kind, a.User, a.Target}
-	spans := c.rows[of]
-	delete(c.rows, of)
-	switch {
-	case len(spans) == 0:
-		return c.pass(of, nil, &c.stray)
-	case len(spans) > 1: // the ledger may not know that there are several
-		return c.pass(of, spans, &c.equal)
-	case spans[0].Until.Equal(a.Until) && (spans[0].Since.IsZero() || spans[0].Since.Equal(a.Since)):
-		c.equal++
-		return nil
-	default:
-		return c.pass(of, spans, &c.changed)
-	}
-}
-
-func (c *comparison) pass(of item, spans []ledger.Span, count *int) error {
-	if c.touched.has(of) {
-		return nil
-	}
-	*count++
-	return c.record(activity.SourceChange{User: of.user, Kind: of.kind, Target: of.target, At: c.now, Added: spans, Whole: true})
-}
-
 // spill keeps the rows of a snapshot in files.
 type spill struct {
 	dir   string
@@ -309,12 +288,16 @@ type spill struct {
 
 // spilled is a row in a file.
 type spilled struct {
-	Kind, User, Target string
-	Since, Until       time.Time
+	Table, Kind, User, Target string
+	Mirror                    bool
+	Since, Until              time.Time
 }
 
-// add adds a row.
-func (s *spill) add(part uint64, m *mapped) (err error) {
+// add adds a side of what a row of a table gives, if its part is one of the slice.
+func (s *spill) add(r *reading, part int, table string, m *mapped, mirror bool) (err error) {
+	if part < r.from || part >= r.touched.limit() {
+		return nil
+	}
 	p := &s.parts[part]
 	if p.file == nil {
 		if p.file, err = os.CreateTemp(s.dir, ""); err != nil {
@@ -323,7 +306,7 @@ func (s *spill) add(part uint64, m *mapped) (err error) {
 		p.buf = bufio.NewWriter(p.file)
 		p.rows = gob.NewEncoder(p.buf)
 	}
-	return p.rows.Encode(spilled{m.kind, m.user, m.target, m.Since, m.Until})
+	return p.rows.Encode(spilled{table, m.kind, m.user, m.target, mirror, m.Since, m.Until})
 }
 
 func (s *spill) close() {
@@ -332,9 +315,9 @@ func (s *spill) close() {
 	}
 }
 
-// load returns the rows of a part that have not ended.
-func (s *spill) load(part int, now time.Time) (map[item][]ledger.Span, error) {
-	rows := make(map[item][]ledger.Span)
+// load returns the rows of a part.
+func (s *spill) load(part int) (map[side]given, error) {
+	rows := make(map[side]given)
 	p := &s.parts[part]
 	if p.file == nil {
 		return rows, nil
@@ -353,9 +336,12 @@ func (s *spill) load(part int, now time.Time) (map[item][]ledger.Span, error) {
 		case err != nil:
 			return nil, fmt.Errorf("%s: %w", p.file.Name(), err)
 		}
-		if r.Until.IsZero() || r.Until.After(now) {
-			of := item{r.Kind, r.User, r.Target}
-			rows[of] = append(rows[of], ledger.Span{Since: r.Since.UTC(), Until: r.Until.UTC()})
+		of := side{item{r.Kind, r.User, r.Target}, r.Mirror}
+		all, found := rows[of]
+		if !found {
+			all.table = r.Table
 		}
+		all.spans = append(all.spans, ledger.Span{Since: r.Since.UTC(), Until: r.Until.UTC()})
+		rows[of] = all
 	}
 }

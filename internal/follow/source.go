@@ -46,6 +46,7 @@ type Report struct {
 	Problems []Problem
 	Tables   []string // "schema.name", an estimate of the rows
 	Slot     string   // state of the replication slot
+	Notes    []string // what does not keep it from being followed
 
 	unpublished bool     // the stream may lack rows
 	Invalid     int      // rows that are not valid: see [Follower.Check]
@@ -61,6 +62,9 @@ func (r Report) Print(to io.Writer) error {
 	}
 	for _, p := range r.Problems {
 		fmt.Fprintln(&text, p)
+	}
+	for _, note := range r.Notes {
+		fmt.Fprintln(&text, note)
 	}
 	if r.Invalid > 0 {
 		fmt.Fprintf(&text, "%d rows are not valid, such as:\n- %s\n", r.Invalid, strings.Join(r.Rows, "\n- "))
@@ -120,7 +124,7 @@ type inspection struct {
 // inspect reports what a source looks like.
 func (s *source) inspect(ctx context.Context, conn *pgx.Conn) (Report, error) {
 	c := &inspection{source: s, conn: conn}
-	for _, read := range []func(context.Context) error{c.readServer, c.readTables, c.readPublication, c.readSlot} {
+	for _, read := range []func(context.Context) error{c.readServer, c.readTables, c.readPublication, c.readSlot, c.readRoom} {
 		if err := read(ctx); err != nil {
 			return c.Report, fmt.Errorf("inspect the source: %w", err)
 		}
@@ -312,6 +316,27 @@ func (c *inspection) readSlot(ctx context.Context) error {
 	_, err = pgx.ForEachRow(rows, []any{&setting, &has, &used, &want}, func() error {
 		c.Problems = append(c.Problems, Problem{
 			fmt.Sprintf("%s is %s, and %d are in use", setting, has, used), "ALTER SYSTEM SET " + setting + " = " + want, true})
+		return nil
+	})
+	return err
+}
+
+// readRoom notes what an audit lacks: a second slot, and a second connection that replicates.
+func (c *inspection) readRoom(ctx context.Context) error {
+	rows, err := c.conn.Query(ctx, `WITH used AS (
+			SELECT 'max_replication_slots' AS name, count(*) + (count(*) FILTER (WHERE slot_name = $1) = 0)::int AS n
+				FROM pg_replication_slots WHERE NOT temporary
+			UNION ALL SELECT 'max_wal_senders', count(*) + (count(*) FILTER (WHERE pid = (
+				SELECT active_pid FROM pg_replication_slots WHERE slot_name = $1)) = 0)::int FROM pg_stat_replication)
+		SELECT name, setting, n FROM used JOIN pg_settings USING (name) WHERE setting::int <= n ORDER BY name`, c.name)
+	if err != nil {
+		return err
+	}
+	var name, setting string
+	var used int
+	_, err = pgx.ForEachRow(rows, []any{&name, &setting, &used}, func() error {
+		c.Notes = append(c.Notes, fmt.Sprintf("%s is %s, and following takes %d with others: none is free for the daily comparison with the "+
+			"ledger; raise it", name, setting, used))
 		return nil
 	})
 	return err

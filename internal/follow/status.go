@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -19,7 +20,9 @@ type Status struct {
 	Name     string `json:"name"`
 	Followed bool   `json:"followed"` // by a process, as far as this one knows
 	Position uint64 `json:"-"`        // up to where the ledger has the source's log, in bytes
-	*Stats          // of this process's follower of the source; nil: it has none
+	// Proved is when a comparison of all rows last made source and ledger the same; zero: not known.
+	Proved time.Time `json:"proved_at,omitzero"`
+	*Stats           // of this process's follower of the source; nil: it has none
 }
 
 // Statuses returns what this process knows of the ledger's sources and that of f. f may be nil.
@@ -32,6 +35,9 @@ func Statuses(r *activity.Recorder, f *Follower) []Status {
 	for _, source := range sources {
 		at, _ := parsePosition(source.Position)
 		s := Status{Name: source.Name, Followed: source.Holder != "", Position: uint64(at.lsn)}
+		if at.audited != 0 {
+			s.Proved = time.Unix(at.audited, 0).UTC()
+		}
 		if f != nil && f.Name == s.Name {
 			s.Stats = new(f.Stats())
 			s.Followed = s.Followed && (s.Active || source.Holder != f.Holder)
@@ -98,7 +104,7 @@ func (f *Follower) Check(ctx context.Context, rows bool) (Report, error) {
 		return nil
 	}
 	for i := range f.tables {
-		err := f.readTable(ctx, conn, &f.tables[i], ignore, list)
+		err := f.readTable(ctx, conn, &f.tables[i], new(pace), ignore, list)
 		if err != nil && len(report.Problems) == 0 { // which may keep it from reading
 			return report, fmt.Errorf("read table %s: %w", f.tables[i].Table, err)
 		}

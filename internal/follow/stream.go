@@ -1,6 +1,7 @@
 package follow
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,6 +15,7 @@ import (
 	"github.com/jackc/pgx/v5/pgproto3"
 
 	"github.com/feedfilter/feedfilter/activity"
+	"github.com/feedfilter/feedfilter/activity/ledger"
 )
 
 const (
@@ -62,9 +64,15 @@ func (f *Follower) stream(ctx context.Context, src *activity.Source, look *pgx.C
 	var beside sync.WaitGroup
 	beside.Go(func() { r.run(ctx) })
 	beside.Go(func() { w.run(ctx) })
-	if f.Resync {
-		a.touched, a.differ = newTouched(), make(chan []activity.SourceChange)
-		beside.Go(func() { cancel(f.resync(ctx, src, a)) })
+	if f.Resync || f.ResyncEvery > 0 {
+		mend := make(chan *mending)
+		a.touched, a.mending = newTouched(partsOf(src)), mend
+		u := &auditor{f: f, src: src, known: o.known, server: server{o.at.system, o.at.timeline}, touched: a.touched, mend: mend}
+		beside.Go(func() {
+			if err := u.run(ctx); f.Resync {
+				cancel(cmp.Or(err, errResynced))
+			}
+		})
 	}
 	err = a.run(ctx)
 	if ctx.Err() != nil {
@@ -247,16 +255,17 @@ type applier struct {
 
 	recording *recording // in progress; nil: none is
 
-	touched *touched                     // nil: no resync
-	differ  chan []activity.SourceChange // found by the resync
+	touched *touched        // nil: nothing audits
+	mending <-chan *mending // from the auditor
 }
 
 // recording is a group that is being recorded.
 type recording struct {
 	mark
 
-	began time.Time
-	ended chan error
+	began   time.Time
+	ended   chan error
+	mending *mending // it records what an audit has found, and no part of the stream; nil: it does
 }
 
 // mark is a part of the stream that ends with a transaction, or within one after a part of it.
@@ -308,10 +317,10 @@ func (a *applier) run(ctx context.Context) error {
 
 // wait waits until there is something to do.
 func (a *applier) wait(ctx context.Context, events <-chan event, idle <-chan time.Time) error {
-	differ := a.differ
+	mending := a.mending
 	var recorded <-chan error
 	if a.recording != nil {
-		differ, recorded = nil, a.recording.ended
+		mending, recorded = nil, a.recording.ended
 	}
 	select {
 	case e, ok := <-events:
@@ -320,8 +329,9 @@ func (a *applier) wait(ctx context.Context, events <-chan event, idle <-chan tim
 		return a.prove(l)
 	case err := <-recorded:
 		return a.recorded(ctx, err)
-	case found := <-differ:
-		return a.mend(ctx, found)
+	case m := <-mending:
+		a.mend(ctx, m)
+		return nil
 	case <-idle:
 		return nil
 	case <-ctx.Done():
@@ -364,11 +374,7 @@ func (a *applier) take(e event, ok bool) (err error) {
 
 // add adds a change of the open transaction.
 func (a *applier) add(c activity.SourceChange) error {
-	if a.touched != nil {
-		if err := a.touched.add(item{c.Kind, c.User, c.Target}); err != nil {
-			return err
-		}
-	}
+	a.touched.add(item{c.Kind, c.User, c.Target}, a.begun.commit)
 	a.n++
 	if a.begun.commit == a.at.within && a.n <= a.at.done {
 		return nil // recorded before
@@ -437,13 +443,21 @@ func (a *applier) tell() {
 	}
 }
 
-// mend records what a resync found, but for what was touched since.
-func (a *applier) mend(ctx context.Context, found []activity.SourceChange) error {
-	found = slices.DeleteFunc(found, func(c activity.SourceChange) bool { return a.touched.has(item{c.Kind, c.User, c.Target}) })
-	if len(found) == 0 {
-		return nil
+// mend begins to record what an audit has found, but for what was touched since. The position
+// stays, so nothing is lost for the stream if that fails. Or it has the next group note that the
+// audit has ended.
+func (a *applier) mend(ctx context.Context, m *mending) {
+	if m.audited != 0 {
+		for _, k := range []*mark{&a.received, &a.looked, &a.proved} {
+			k.to.audited = m.audited
+		}
+		m.done <- nil
+		return
 	}
-	return a.src.Record(ctx, a.at.String(), found) // at is what the ledger has
+	at := a.at
+	found := changesOf(slices.DeleteFunc(m.found, func(one finding) bool { return a.touched.has(one.side) }))
+	a.recording = &recording{mark: mark{to: at}, ended: make(chan error, 1), mending: m}
+	go func(ended chan<- error) { ended <- a.src.Record(ctx, at.String(), found) }(a.recording.ended)
 }
 
 // waits reports whether it is too early for a mark that is a position alone.
@@ -474,6 +488,13 @@ func (a *applier) record(ctx context.Context) {
 func (a *applier) recorded(ctx context.Context, err error) error {
 	r := a.recording
 	a.recording = nil
+	if r.mending != nil {
+		r.mending.done <- err
+		if errors.Is(err, ledger.ErrFenced) {
+			return err
+		}
+		return nil
+	}
 	if err != nil {
 		if ctx.Err() == nil && a.f.group.failed(r.changes, err) {
 			a.f.Log.WarnContext(ctx, "the ledger is slow: recording in smaller groups", "changes", a.f.group.most())
@@ -492,6 +513,7 @@ func (a *applier) recorded(ctx context.Context, err error) error {
 	a.at = r.to
 	a.f.committed.Store(r.committed.UnixNano())
 	a.f.recorded.Store(uint64(a.at.lsn))
+	a.f.audited.Store(a.at.audited)
 	a.tell()
 	return nil
 }

@@ -78,6 +78,10 @@ func (r *Registry) Follow(sources func() []follow.Status) {
 			label := []string{"source", s.Name}
 			gauge(to, "feedfilter_follow_followed", "Whether any process follows the source.", truth(s.Followed), label...)
 			gauge(to, "feedfilter_follow_position_bytes", "How far the ledger has the source's log.", s.Position, label...)
+			if !s.Proved.IsZero() {
+				gauge(to, "feedfilter_follow_proved_timestamp_seconds",
+					"When source and ledger were last compared whole and made the same, in Unix time.", s.Proved.Unix(), label...)
+			}
 			if s.Stats == nil {
 				continue
 			}
@@ -88,6 +92,12 @@ func (r *Registry) Follow(sources func() []follow.Status) {
 			gauge(to, "feedfilter_follow_wal_kept_bytes", "Log that the source's server keeps for followers.", s.Log.Kept, label...)
 			if s.Log.Left != nil {
 				gauge(to, "feedfilter_follow_wal_left_bytes", "Log until the source's slot is lost.", *s.Log.Left, label...)
+			}
+			for kind, differences := range s.Differences {
+				for how, n := range differences {
+					counter(to, "feedfilter_follow_differences_total", "Activities in which the ledger differed from the source, and was mended.", n,
+						"source", s.Name, "kind", kind, "difference", how)
+				}
 			}
 			for table, changes := range s.Changes {
 				for result, n := range changes {

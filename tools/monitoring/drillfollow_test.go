@@ -44,6 +44,24 @@ func (d *drill) wal(n int) {
 	}
 }
 
+// overdue stops the service, and makes the last comparison of the source three days old. Then it
+// does more in the ledger, and starts the service again.
+func (d *drill) overdue(more string) {
+	d.t.Helper()
+	must(d.t, d.terminate())
+	ledger, _ := d.settings["ledger"].(string)
+	conn, err := pgx.Connect(d.t.Context(), ledger)
+	must(d.t, err)
+	defer func() { _ = conn.Close(context.Background()) }()
+	var schema string
+	must(d.t, conn.QueryRow(d.t.Context(), `SELECT schemaname FROM pg_tables WHERE tablename = 'sources'`).Scan(&schema))
+	const old = `UPDATE sources SET position = regexp_replace(position, 'audited=\d+', 'audited=' || (extract(epoch FROM now())::bigint - 3 * 86400))`
+	if _, err := conn.PgConn().Exec(d.t.Context(), `SET search_path = `+pgx.Identifier{schema}.Sanitize()+`; `+old+`; `+more).ReadAll(); err != nil {
+		d.t.Fatal(err)
+	}
+	d.start()
+}
+
 func followScenarios() []scenario {
 	followed := func(d *drill) { d.await("feedfilter_follow_followed", is(1)) }
 	return []scenario{
@@ -86,6 +104,41 @@ func followScenarios() []scenario {
 				d.moves(`feedfilter_follow_changes_total{result="skipped"`, func() { d.sql(d.source.URL(), `INSERT INTO blocks VALUES (7, 7)`) })
 			},
 			most: time.Minute, ends: 20 * time.Minute,
+		},
+		{
+			alert: "FeedfilterFollowDiffered", how: "A row deleted from the ledger by hand; a day passed.",
+			recovered: "Corrected by itself; an hour passed.",
+			prepare:   func(d *drill) { follows(d) },
+			busy: func(d *drill) {
+				followed(d)
+				d.sql(d.source.URL(), `INSERT INTO blocks SELECT 1, n FROM generate_series(2, 100) n`)
+				d.moves(`feedfilter_follow_changes_total{result="recorded"`, func() { d.sql(d.source.URL(), `INSERT INTO blocks VALUES (1, 1000)`) })
+			},
+			provoke: func(d *drill) {
+				d.overdue(`DELETE FROM entries WHERE owner = '1' AND target = '7'`)
+				d.await(`feedfilter_follow_differences_total{difference="missing"`, is(1))
+			},
+			most: time.Minute, ends: 70 * time.Minute,
+		},
+		{
+			alert: "FeedfilterFollowUnproved", how: "Three days passed, and a transaction of the app does not end.",
+			recovered: "The transaction ended, and a comparison.",
+			prepare:   func(d *drill) { follows(d) }, busy: followed,
+			provoke: func(d *drill) {
+				conn, err := pgx.Connect(d.t.Context(), d.source.URL())
+				must(d.t, err)
+				d.t.Cleanup(func() { _ = conn.Close(context.Background()) })
+				if _, err := conn.PgConn().Exec(d.t.Context(), `BEGIN; INSERT INTO blocks VALUES (8, 9)`).ReadAll(); err != nil {
+					d.t.Fatal(err)
+				}
+				d.overdue("")
+			},
+			most:  10 * time.Minute,
+			words: func(*drill) map[string]string { return map[string]string{"10 minutes": "1 second"} },
+			mended: func(d *drill) {
+				d.await("feedfilter_follow_proved_timestamp_seconds", above(float64(time.Now().Add(-time.Hour).Unix())))
+			},
+			ends: time.Minute,
 		},
 		{
 			alert: "FeedfilterFollowWALKept", how: "The follower's role loses REPLICATION: an idle slot with a limit of 256 MiB.",

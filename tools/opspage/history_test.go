@@ -38,7 +38,7 @@ func testLooks(b *chromium) func(*testing.T) {
 		f.history = past(180, 5, object{
 			"dropped": dropped, "errors": slices.Concat(constant(178, 0), []float64{2.6, 0.96}), "degraded": slices.Concat(constant(178, 0), []float64{0.8, 0.2}),
 		})
-		f.health = with(healthy(), "sources", sources(object{"name": "app", "followed": true, "behind_bytes": 0, "behind_seconds": 0}, object{"name": "other", "followed": true}))
+		f.health = with(healthy(), "sources", sources(object{"name": "app", "followed": true, "behind_bytes": 0, "behind_seconds": 0}, object{"name": "other", "followed": true, "proved_at": "2025-11-20T09:30:00Z"}))
 		tab := open(t, b, f.URL, "#/live", look{})
 		tab.settled()
 		looks := value[[]string](tab, "[...document.querySelectorAll(\"[aria-label='Dropped posts'] .legend path\")].map((p) => getComputedStyle(p).stroke + p.getAttribute('stroke-dasharray'))")
@@ -48,7 +48,7 @@ func testLooks(b *chromium) func(*testing.T) {
 		}
 		tab.want("[aria-label='Problems'] .legend", "degraded feeds 1 in 5 s peak 4 in 5 s errors 0.96 peak 2.6 refused 0")
 		tab.want("#view", "Source app: followed. The ledger lacks nothing that this instance knows of.")
-		tab.want("#view", "Source other: followed by another process")
+		tab.want("#view", "Source other: followed by another process, which knows how far the ledger has it. Source and ledger were the same, last proved at 20 Nov 2025, 09:30:00 UTC.")
 		tab.visit("#/search")
 		if first := value[string](tab, "document.querySelector('main input, main textarea, main button').name"); first != "viewer" {
 			t.Errorf("Search begins with %q", first)

@@ -72,6 +72,11 @@ func testVerdicts(b *chromium) func(*testing.T) {
 				health: with(healthy(), "sources", sources(object{"name": "app", "followed": true, "behind_bytes": 20 << 20, "behind_seconds": 40.2})),
 			},
 			{
+				name: "unproved", state: "warn", sentence: "One problem needs attention.",
+				note:   "The ledger was last proved to be the same as the source app at 20 Nov 2025, 09:30:00 UTC, more than two days ago",
+				health: with(healthy(), "sources", sources(object{"name": "app", "followed": true, "proved_at": "2025-11-20T09:30:00Z"})),
+			},
+			{
 				name: "faulty", state: "warn", sentence: "Answering feeds. One problem needs attention.", note: "3 pages were faulty at the last check (scrub of 20 Nov 2025, 09:30:00 UTC).",
 				health: with(healthy(), "pages.faulty", 3, "pages.counted_at", "2025-11-20T09:30:00Z"),
 			},

@@ -2,7 +2,7 @@
 
 import { Chart, rangeOf, ranges } from './chart.js';
 import { el, renew } from './dom.js';
-import { bytes, count, none, number, percent, plural, seconds, span, together } from './format.js';
+import { at, bytes, count, none, number, percent, plural, seconds, span, together } from './format.js';
 import { Figures } from './figures.js';
 import { latest, mean, often, times, total, worst } from './history.js';
 import { notice } from './problem.js';
@@ -96,11 +96,15 @@ function figuresOf(health, h) {
 /** followedWords says how far the ledger has the log of a source, also while all is well. */
 function followedWords(source) {
   const { name, followed, behind_seconds: late, behind_bytes: lacks } = source;
-  if (!followed) return notice('bad', `Source ${name}: nobody follows it.`);
-  if (late === undefined) return notice('ok', `Source ${name}: followed by another process, which knows how far the ledger has it.`);
-  if (late <= 0) return notice('ok', `Source ${name}: followed. The ledger lacks nothing that this instance knows of.`);
-  return notice(late > 10 ? 'warn' : 'ok', `Source ${name}: followed. The ledger is ${together(seconds(late))} behind, ${together(bytes(lacks))} of its log.`);
+  const proof = proofWords(source);
+  if (!followed) return notice('bad', `Source ${name}: nobody follows it.${proof}`);
+  if (late === undefined) return notice('ok', `Source ${name}: followed by another process, which knows how far the ledger has it.${proof}`);
+  if (late <= 0) return notice('ok', `Source ${name}: followed. The ledger lacks nothing that this instance knows of.${proof}`);
+  return notice(late > 10 ? 'warn' : 'ok', `Source ${name}: followed. The ledger is ${together(seconds(late))} behind, ${together(bytes(lacks))} of its log.${proof}`);
 }
+
+/** proofWords says when all rows of a source were last compared with the ledger. */
+const proofWords = ({ proved_at: proved }) => (proved ? ` Source and ledger were the same, last proved at ${at(proved)}.` : '');
 
 /** missed is what comparing feeds with the ledger has found. */
 function missed({ sampling, ledger }) {

@@ -73,9 +73,13 @@ function trouble(health) {
 
 const names = (sources) => sources.map((s) => s.name).join(', ');
 
+const twoDays = 2 * 24 * 60 * 60 * 1000;
+const unproved = (source) => source.proved_at && Date.now() - new Date(source.proved_at).getTime() > twoDays;
+
 function sourceTrouble({ sources }) {
   return sources.flatMap((s) => [
     ...(s.trouble ? [{ state: s.followed ? 'warn' : 'bad', text: `This instance cannot follow the source ${s.name}: ${s.trouble}.` }] : []),
+    ...(unproved(s) ? [{ state: 'warn', text: `The ledger was last proved to be the same as the source ${s.name} at ${at(s.proved_at)}, more than two days ago: the log says why the comparison fails.` }] : []),
     ...(s.behind_seconds > 10 ? [{ state: 'warn', text: `The ledger lacks ${together(bytes(s.behind_bytes))} of the log of ${s.name}, of the last ${span(s.behind_seconds)}.` }] : []),
   ]);
 }
