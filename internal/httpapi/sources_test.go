@@ -31,7 +31,8 @@ func receiving(t testing.TB, activities activity.Activities, c httpapi.Config) *
 	tables, err := follow.ParseTables([]byte(`{"tables": [{"table": "blocks", "kind": "block", "user": "blocker_id", "target": "blocked_id"}]}`), activities.Kinds())
 	must(t, err)
 	recorder, _ := activities.(*activity.Recorder)
-	c.Activities, c.Events = activities, follow.New(recorder, follow.Options{Name: "app", Tables: tables, Log: slog.New(slog.DiscardHandler)})
+	c.Activities = activities
+	c.Events = follow.NewReceiver(follow.New(recorder, follow.Options{Name: "app", Tables: tables, Log: slog.New(slog.DiscardHandler)}))
 	return httpapi.New(c)
 }
 
