@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -22,11 +23,11 @@ const versionOfEvents = "events/2"
 // be at a later place, or be a transaction whose number is not in the set. Else nobody can tell,
 // and the tables have to be sent whole.
 type eventPosition struct {
-	tables    string   // fingerprint of the file of tables
-	snapshots []string // identities: the last one that began, and those before it
-	reading   bool     // the last snapshot has not ended
-	last      place    // of the last event, or of the last snapshot
-	set       gtidSet  // transactions of MySQL since the last snapshot
+	tables    string     // fingerprint of the file of tables
+	snapshots []snapshot // the last one that began, and those before it
+	reading   bool       // the last snapshot has not ended
+	last      place      // of the last event, or of the last snapshot
+	set       gtidSet    // transactions of MySQL since the last snapshot
 	window    window
 	near      nears  // the events of window at the last place
 	chunk     window // rows of incremental snapshots
@@ -34,10 +35,32 @@ type eventPosition struct {
 	follows bool // the event before this one, of the same request, was new
 }
 
+// snapshot is one of the source. A log that begins again may have another one at the same place.
+type snapshot struct {
+	id    string // where it was made: lsn:LSN, or FILE:POS
+	until int64  // when its last row was read, in unix milliseconds; 0: it did not end, or unknown
+}
+
+func (s snapshot) String() string { return s.id + "@" + strconv.FormatInt(s.until, 10) }
+
+func parseSnapshots(text string) (all []snapshot, err error) {
+	for one := range strings.SplitSeq(text, ",") {
+		var s snapshot
+		var until string
+		s.id, until, _ = strings.Cut(one, "@")
+		if s.until, err = strconv.ParseInt(until, 10, 64); err != nil {
+			return nil, err
+		}
+		all = append(all, s)
+	}
+	return all, nil
+}
+
 // String returns the position as the ledger keeps it. Fields that are empty are left out:
 //
-//	events/2 tables=1f2e3d4c snapshots=lsn:900,lsn:1000 reading last=postgresql,PLACE near=... window=...
+//	events/2 tables=1f2e3d4c snapshots=SNAPSHOTS reading last=postgresql,PLACE near=... window=...
 //
+// SNAPSHOTS are places and times in unix milliseconds: lsn:900@1713000000123,lsn:1000@1713900000456.
 // PLACE is the end of the last commit, the transaction's id, the LSN and the time in unix seconds:
 // postgresql,1040,555,1050,1714000000. That of MySQL is the file, pos, and GTID in two parts:
 // mysql,bin.000003,484,3e11fa47,5,1714000000. With ",snapshot", it is where one was made. set=
@@ -50,7 +73,11 @@ func (p *eventPosition) String() string {
 			words = append(words, name+"="+value)
 		}
 	}
-	add("snapshots", strings.Join(p.snapshots, ","))
+	snapshots := make([]string, len(p.snapshots))
+	for i, s := range p.snapshots {
+		snapshots[i] = s.String()
+	}
+	add("snapshots", strings.Join(snapshots, ","))
 	if p.reading {
 		words = append(words, "reading")
 	}
@@ -78,7 +105,7 @@ func parseEventPosition(text string) (p eventPosition, ok bool) {
 		case "tables":
 			p.tables = value
 		case "snapshots":
-			p.snapshots = strings.Split(value, ",")
+			p.snapshots, err = parseSnapshots(value)
 		case "reading":
 			p.reading = true
 		case "last":
@@ -99,17 +126,17 @@ func parseEventPosition(text string) (p eventPosition, ok bool) {
 	return p, p.tables != "" && p.String() == text
 }
 
-// Errors of events of which nobody can tell whether they are new.
+// Errors of events of which nobody can tell whether they are new. Answers have up to 200 characters
+// of them.
 var (
-	errOld = fmt.Errorf("the ledger is further, and remembers only the last %d events: take a new snapshot. "+
-		"If Debezium was killed, it repeated more: lower debezium.source.offset.flush.interval.ms and "+
-		"debezium.source.max.batch.size. Otherwise, the log is of another server, or began again", maxWindow)
+	errOld = fmt.Errorf("older than the last %d events, or of another log: take a new snapshot. "+
+		"If Debezium was killed, lower its offset.flush.interval.ms", maxWindow)
 	errOther = errors.New("the last event was of another kind of database: take a new snapshot")
-	errEqual = errors.New("it is like one before it at the same place of the log: it may be that one, or another row. " +
+	errEqual = errors.New("like an event before it: a repeat, or another row. " +
 		"Set debezium.source.provide.transaction.metadata=true")
 	errMany = fmt.Errorf("more than %d events are at one place of the log: "+
 		"set debezium.source.provide.transaction.metadata=true, or binlog_transaction_compression=OFF", maxWindow)
-	errRepeat = errors.New("the transaction was sent again from its middle, and has equal events: take a new snapshot")
+	errRepeat = errors.New("a transaction was sent again from its middle, with equal events: take a new snapshot")
 )
 
 // arrival is an event of the log as it arrives.
@@ -153,9 +180,10 @@ func (p *eventPosition) pass(x arrival, now time.Time) (isNew bool, err error) {
 	return true, nil
 }
 
-// another reports whether an event at the last place is new. The order in the transaction tells. A
-// transaction that Debezium sends again from its middle has lower orders than before, so only a
-// greater one is sure. Without an order, an insert right after a new event may be an equal row.
+// another reports whether an event at the last place is new. The order in the transaction tells.
+// Debezium counts from 1 again if it starts within a transaction, so a greater order is new, and a
+// smaller one is a repeat only if the event can have no other meaning. Without an order, an insert
+// right after a new event may be an equal row.
 func (p *eventPosition) another(x near, known bool) (bool, error) {
 	greatest := p.near.greatest()
 	switch {
@@ -165,6 +193,8 @@ func (p *eventPosition) another(x near, known bool) (bool, error) {
 		return true, nil
 	case !known:
 		return false, errMany
+	case x.order > 1 && p.near.counted(x):
+		return false, nil
 	case p.near.admits(x) && x.order > 0:
 		return false, errRepeat
 	case p.near.admits(x), x.order == 0 && x.before == 0 && x.after != 0 && p.follows:
@@ -175,15 +205,30 @@ func (p *eventPosition) another(x near, known bool) (bool, error) {
 }
 
 // begin begins a snapshot. The log may be another from there.
-func (p *eventPosition) begin(id string, at place) {
-	p.snapshots = append(slices.Clip(p.snapshots[max(0, len(p.snapshots)-maxSnapshots+1):]), id)
+func (p *eventPosition) begin(of snapshot, at place) {
+	before := slices.Clone(p.snapshots[max(0, len(p.snapshots)-maxSnapshots+1):])
+	if p.reading {
+		before[len(before)-1].until = 0
+	}
+	p.snapshots = append(before, of)
 	p.reading, p.last, p.set, p.near = true, at, nil, nil
 }
 
-// current returns the identity of the last snapshot; "": there was none.
-func (p *eventPosition) current() string {
-	if len(p.snapshots) == 0 {
-		return ""
+// reads notes a row of a snapshot. It reports whether that is the one that is read.
+func (p *eventPosition) reads(row snapshot) bool {
+	last := len(p.snapshots) - 1
+	if !p.reading || p.snapshots[last].id != row.id {
+		return false
 	}
-	return p.snapshots[len(p.snapshots)-1]
+	p.snapshots = slices.Clone(p.snapshots)
+	p.snapshots[last].until = max(p.snapshots[last].until, row.until)
+	return true
+}
+
+// over reports whether a row is one of a snapshot that has ended, or that was interrupted before
+// the last one began.
+func (p *eventPosition) over(row snapshot) bool {
+	return slices.ContainsFunc(p.snapshots, func(s snapshot) bool {
+		return s.id == row.id && (s.until == 0 || row.until <= s.until)
+	})
 }

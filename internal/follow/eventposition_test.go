@@ -14,16 +14,16 @@ func TestEventPositionIsStable(t *testing.T) {
 	server := gtid{mysqlServer, 6}
 	for text, want := range map[string]eventPosition{
 		"events/2 tables=1f2e3d4c": {tables: "1f2e3d4c"},
-		"events/2 tables=1f2e3d4c snapshots=lsn:900,lsn:1000 reading last=postgresql,0,0,1000,1714000000,snapshot chunk=AAAAAAAH": {
-			tables: "1f2e3d4c", snapshots: []string{"lsn:900", "lsn:1000"}, reading: true, chunk: window{7},
+		"events/2 tables=1f2e3d4c snapshots=lsn:900@0,lsn:1000@1714000000142 reading last=postgresql,0,0,1000,1714000000,snapshot chunk=AAAAAAAH": {
+			tables: "1f2e3d4c", snapshots: []snapshot{{"lsn:900", 0}, {"lsn:1000", 1_714_000_000_142}}, reading: true, chunk: window{7},
 			last: place{log: logPostgres, lsn: 1000, at: 1_714_000_000, snapshot: true},
 		},
 		"events/2 tables=1f2e3d4c last=postgresql,1040,555,1050,1714000000 near=AAAAAAABAAAAAgAAAAMAAAAE window=AQIDBAUGAAAAAAAB": {
 			tables: "1f2e3d4c", last: place{log: logPostgres, commit: 1040, xid: 555, lsn: 1050, at: 1_714_000_000},
 			near: nears{{1, 2, 3, 4}}, window: window{0x010203040506, 1},
 		},
-		"events/2 tables=1f2e3d4c snapshots=b%2C+n.000003:484 last=mysql,b%2C+n.000003,500," + mysqlServer + ",6,0 set=" + mysqlServer + ":5-6:9": {
-			tables: "1f2e3d4c", snapshots: []string{"b%2C+n.000003:484"}, last: place{log: logMySQL, file: "b, n.000003", pos: 500, gtid: server},
+		"events/2 tables=1f2e3d4c snapshots=b%2C+n.000003:484@7 last=mysql,b%2C+n.000003,500," + mysqlServer + ",6,0 set=" + mysqlServer + ":5-6:9": {
+			tables: "1f2e3d4c", snapshots: []snapshot{{"b%2C+n.000003:484", 7}}, last: place{log: logMySQL, file: "b, n.000003", pos: 500, gtid: server},
 			set: gtidSet{mysqlServer: {{5, 6}, {9, 9}}},
 		},
 	} {
@@ -37,7 +37,7 @@ func TestEventPositionIsStable(t *testing.T) {
 	for _, bad := range []string{
 		"", "0/16B3748 1f2e3d4c", `{"tables":"1f2e3d4c","last":{"txn":1040,"at":1050}}`, "events/1 tables=1", "events/2", "events/2 tables=1 more=1",
 		"events/2 tables=1 last=postgresql,1", "events/2 tables=1 last=mysql,%zz,1,,0,0", "events/2 tables=1 last=postgresql,1,2,x,0",
-		"events/2 tables=1 window=AQ", "events/2 tables=1 near=AQIDBAUG", "events/2 tables=1 set=a:5-x", "events/2 tables=1  last=x",
+		"events/2 tables=1 window=AQ", "events/2 tables=1 snapshots=lsn:900", "events/2 tables=1 near=AQIDBAUG", "events/2 tables=1 set=a:5-x", "events/2 tables=1  last=x",
 	} {
 		if got, ok := parseEventPosition(bad); ok {
 			t.Errorf("%q is read as %s", bad, &got)

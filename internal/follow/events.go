@@ -87,7 +87,7 @@ func (e *Event) change() (*Event, error) {
 		return nil, nil //nolint:nilnil // no change
 	}
 	return nil, refused(CodeUnknownEvent,
-		"%s, want an event of Debezium as it sends it: with op, before, after and source", e.foreign())
+		"%s, want an event of Debezium, with op and source", e.foreign())
 }
 
 // isOther reports whether an event without op is a heartbeat, the begin or end of a transaction, or
@@ -144,7 +144,7 @@ func (e *Event) foreign() string {
 	if len(names) > 5 {
 		names = append(names[:5], "...")
 	}
-	return fmt.Sprintf("it is an object with the members %.200q", strings.Join(names, ", "))
+	return fmt.Sprintf("it is an object with the members %.100q", strings.Join(names, ", "))
 }
 
 // arrival returns the event as one of the log.

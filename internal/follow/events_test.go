@@ -257,7 +257,7 @@ func TestMySQLEvents(t *testing.T) {
 	s.want(t, Received{Recorded: 1, Replayed: 2}, mysql("c", gtid(a, 5), "000001", 119, 0, "", hide("2", "p", "null", "false")),
 		mysql("c", gtid(b, 1), "000001", 219, 0, "", hide("3", "p", "null", "0")), mysql("c", gtid(b, 2), "000001", 319, 0, "", hide("4", "p", "null", "0")))
 	s.wantHas(t, "hide 1 p", "hide 1 r", "hide 2 p", "hide 3 p", "hide 4 p")
-	s.refuses(t, CodeSnapshotNeeded, "of another server", mysql("c", gtid(b, 2), "000009", 4, 1, "", hide("5", "p", "null", "0")))
+	s.refuses(t, CodeSnapshotNeeded, "of another log", mysql("c", gtid(b, 2), "000009", 4, 1, "", hide("5", "p", "null", "0")))
 	s.refuses(t, activity.CodeInvalidPosition, "", mysql("c", `"3e11:x"`, "000009", 4, 1, "", hide("5", "p", "null", "0")))
 	s.refuses(t, activity.CodeInvalidPosition, "", mysql("c", "null", "log", 4, 1, "", hide("5", "p", "null", "0")))
 }

@@ -235,15 +235,16 @@ func (s *eventSource) table() (schema, name string) {
 	return s.Schema, s.Table
 }
 
-// snapshot returns the place of the snapshot that the event is of, and its identity. All rows of a
-// snapshot name the place in the log at which it was made. So two snapshots with the same identity
-// have the same rows.
-func (s *eventSource) snapshot() (id string, p place) {
+// snapshot returns the snapshot that the event is of, as far as until the event's row was read, and
+// its place. All rows of a snapshot name the place in the log at which it was made.
+func (s *eventSource) snapshot() (of snapshot, p place) {
+	p = place{log: logMySQL, file: s.File, pos: s.Pos, at: s.Millis / 1000, snapshot: true}
+	id := fmt.Sprintf("%s:%d", url.QueryEscape(s.File), s.Pos)
 	if s.LSN != nil {
-		return fmt.Sprintf("lsn:%d", *s.LSN), place{log: logPostgres, lsn: *s.LSN, at: s.Millis / 1000, snapshot: true}
+		p = place{log: logPostgres, lsn: *s.LSN, at: s.Millis / 1000, snapshot: true}
+		id = fmt.Sprintf("lsn:%d", *s.LSN)
 	}
-	id = fmt.Sprintf("%s:%d", url.QueryEscape(s.File), s.Pos)
-	return id, place{log: logMySQL, file: s.File, pos: s.Pos, at: s.Millis / 1000, snapshot: true}
+	return snapshot{id, s.Millis}, p
 }
 
 // place returns where the event stands in the log.

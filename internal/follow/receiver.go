@@ -166,12 +166,12 @@ func (i *intake) take(ctx context.Context, c change) error {
 	i.at.follows = next.follows
 	switch {
 	case errors.Is(err, errEqual), errors.Is(err, errMany):
-		return refused(activity.CodeInvalidPosition, "%s: %v", c.arrival.describe(), err)
+		return refused(activity.CodeInvalidPosition, "%v (%s)", err, c.arrival.describe())
 	case errors.Is(err, errJump):
-		return refused(CodeSnapshotNeeded, "%s, after %s: %v: take a new snapshot if the server is another",
-			c.arrival.describe(), i.at.last.describe(), err)
+		return refused(CodeSnapshotNeeded, "%v: if the server is another, take a new snapshot (%s, after %s)",
+			err, c.arrival.describe(), i.at.last.describe())
 	case err != nil:
-		return refused(CodeSnapshotNeeded, "%s, after %s: %v", c.arrival.describe(), i.at.last.describe(), err)
+		return refused(CodeSnapshotNeeded, "%v (%s, after %s)", err, c.arrival.describe(), i.at.last.describe())
 	case !isNew:
 		i.got.Replayed++
 		return nil
@@ -194,9 +194,9 @@ func (i *intake) take(ctx context.Context, c change) error {
 // last one began, arrive late: the ledger has what came after them.
 func (i *intake) takeRead(ctx context.Context, c change) error {
 	i.at.follows = false
-	switch id, at := c.Source.snapshot(); {
-	case i.at.current() == id && i.at.reading:
-	case slices.Contains(i.at.snapshots, id):
+	switch of, at := c.Source.snapshot(); {
+	case i.at.reads(of):
+	case i.at.over(of):
 		i.got.Replayed++
 		return nil
 	default:
@@ -207,7 +207,7 @@ func (i *intake) takeRead(ctx context.Context, c change) error {
 			return err
 		}
 		i.at.tables = i.follower.fingerprint
-		i.at.begin(id, at)
+		i.at.begin(of, at)
 	}
 	err := i.add(ctx, c, true)
 	if err == nil && c.snapshot == "last" {

@@ -1,6 +1,7 @@
 package follow
 
 import (
+	"cmp"
 	"encoding/base64"
 	"errors"
 	"slices"
@@ -86,12 +87,19 @@ const nearBytes = markBytes + 3*4
 // nears are the events at the last place, in order.
 type nears []near
 
-// orders returns the greatest order of the events; 0: none is known.
+// greatest returns the greatest order of the events; 0: none is known.
 func (all nears) greatest() (order uint32) {
 	for _, n := range all {
 		order = max(order, n.order)
 	}
 	return order
+}
+
+// counted reports whether x is one of the events, by its order too, and none was counted from 1
+// again.
+func (all nears) counted(x near) bool {
+	return slices.IsSortedFunc(all, func(a, b near) int { return cmp.Compare(a.order, b.order) }) &&
+		slices.ContainsFunc(all, func(n near) bool { return n.mark == x.mark && n.order == x.order })
 }
 
 // admits reports whether an event like x, which is one of them, may come by once more with another

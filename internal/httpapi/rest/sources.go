@@ -17,11 +17,10 @@ const maxEvents = 1000
 func explainLength(handle core.Handler) core.Handler {
 	return func(k *core.Call) error {
 		err := handle(k)
-		bad, ok := errors.AsType[*core.Problem](err)
+		bad, ok := errors.AsType[*activity.InvalidError](err)
 		switch {
 		case ok && bad.Code == core.CodeTooLarge:
-			bad.Message += ": leave out columns that are not mapped with debezium.source.column.include.list, " +
-				"send events without schemas, or fewer in a request"
+			bad.Message += ": leave out columns with debezium.source.column.include.list, or send fewer events"
 		case ok && bad.Code == activity.CodeOutOfRange && bad.Field == "":
 			bad.Message += ": send fewer events in a request"
 		}
