@@ -60,12 +60,13 @@ func parseSnapshots(text string) (all []snapshot, err error) {
 //
 //	events/2 tables=1f2e3d4c snapshots=SNAPSHOTS reading last=postgresql,PLACE near=... window=...
 //
-// SNAPSHOTS are places and times in unix milliseconds: lsn:900@1713000000123,lsn:1000@1713900000456.
+// SNAPSHOTS are places, and times in unix milliseconds: lsn:900@1713000000123,lsn:1000@0.
 // PLACE is the end of the last commit, the transaction's id, the LSN and the time in unix seconds:
 // postgresql,1040,555,1050,1714000000. That of MySQL is the file, pos, and GTID in two parts:
-// mysql,bin.000003,484,3e11fa47,5,1714000000. With ",snapshot", it is where one was made. set=
-// has MySQL's transactions as MySQL prints them. window=, chunk= and near= are in base64: 6 bytes of
-// a hash for an event; in near=, then 4 bytes each of its order, and of hashes of its two rows.
+// mysql,bin.000003,484,3e11fa47,5,1714000000. With ",snapshot", it is where one was made.
+//
+// MySQL's transactions are in set, as MySQL prints them. The others are in base64, with 6 bytes of
+// a hash for each event. In near, its order follows, and hashes of its two rows, each of 4 bytes.
 func (p *eventPosition) String() string {
 	words := []string{versionOfEvents, "tables=" + p.tables}
 	add := func(name, value string) {
@@ -181,13 +182,16 @@ func (p *eventPosition) pass(x arrival, now time.Time) (isNew bool, err error) {
 }
 
 // another reports whether an event at the last place is new. The order in the transaction tells.
-// Debezium counts from 1 again if it starts within a transaction, so a greater order is new, and a
-// smaller one is a repeat only if the event can have no other meaning. Without an order, an insert
-// right after a new event may be an equal row.
+// Debezium counts from 1 again if it starts within a transaction. So an event with a greater order
+// is new. One with a smaller order is a repeat only if the event can have no other meaning. Without
+// an order, an insert right after a new event may be an equal row.
 func (p *eventPosition) another(x near, known bool) (bool, error) {
 	greatest := p.near.greatest()
 	switch {
 	case x.order > greatest && greatest > 0:
+		if known && !p.near.inOrder() {
+			return false, errRepeat
+		}
 		return true, nil
 	case !known && len(p.near) < maxWindow:
 		return true, nil

@@ -15,8 +15,9 @@ const maxRanges = 64
 
 // gtid is the number of a transaction of MySQL or MariaDB. The zero value is none.
 type gtid struct {
-	// Server is what numbers its transactions for itself: MySQL's UUID of a server or group, with a
-	// tag if it has one, such as "3e11fa47-...:tag", or MariaDB's domain and server, such as "0-1".
+	// Server is what numbers its transactions for itself. In MySQL, it is the UUID of a server or
+	// group, with a tag if it has one, such as "3e11fa47-...:tag". In MariaDB, it is the domain and
+	// the server, such as "0-1".
 	Server string
 	Number uint64
 }

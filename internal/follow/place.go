@@ -34,9 +34,8 @@ const (
 type place struct {
 	log string // its form; "": nowhere
 
-	// Of PostgreSQL. Places of rows are not in order over transactions, so commit comes first: the
-	// end of the last transaction that was sent before this one; 0: Debezium has started, and has
-	// seen none.
+	// Of PostgreSQL. Places of rows are not in order over transactions, so commit comes first. It is
+	// the end of the last transaction that was sent before this one. 0: Debezium has seen none yet.
 	commit, xid, lsn uint64
 
 	// Of MySQL. A transaction without a GTID is anonymous.

@@ -158,6 +158,10 @@ func TestPassCases(t *testing.T) {
 			{ordered(1, inFile(1, 100, "+a")), repeat}, {ordered(2, inFile(1, 100, "-a")), repeat},
 			{ordered(1, inFile(1, 100, "-a")), again}, {ordered(4, inFile(1, 100, "-a")), fresh},
 		},
+		"Debezium that counts from 1 again, and then as before": {
+			{ordered(1, inFile(1, 100, "+a")), fresh}, {ordered(1, inFile(1, 100, "+b")), fresh}, {ordered(2, inFile(1, 100, "+c")), fresh},
+			{ordered(3, inFile(1, 100, "+c")), again}, {ordered(2, inFile(1, 100, "+c")), repeat}, {ordered(3, inFile(1, 100, "+d")), fresh},
+		},
 		"the same again at a later place of a numbered transaction": {
 			{numberedAs("s", 1, inFile(1, 100, "+a")), fresh}, {numberedAs("s", 1, inFile(1, 110, "-a")), fresh},
 			{numberedAs("s", 1, inFile(1, 120, "+a")), fresh}, {numberedAs("s", 1, inFile(1, 100, "+a")), repeat},

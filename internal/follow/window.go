@@ -1,17 +1,16 @@
 package follow
 
 import (
-	"cmp"
 	"encoding/base64"
 	"errors"
 	"slices"
 )
 
 const (
-	// maxWindow is the number of events that are remembered exactly. Debezium repeats what it sent
-	// since it last stored its offsets, when it was killed: at most one of its batches (2,048 by
-	// default) if it stores them after each batch. The window is part of the position, so it costs
-	// 8 bytes an event with each request.
+	// maxWindow is the number of events that are remembered exactly. When Debezium was killed, it
+	// repeats what it sent since it last stored its offsets. That is at most one of its batches,
+	// 2,048 by default, if it stores them after each batch. The window is part of the position, so
+	// it costs 8 bytes an event with each request.
 	maxWindow = 2048
 	// maxChunk is the number of rows of incremental snapshots that are remembered: a chunk of
 	// Debezium has 1,024 by default.
@@ -20,8 +19,8 @@ const (
 	markBytes = 6
 )
 
-// eventMark is a hash of an event and its place, of 48 bits. Two events of different histories are taken
-// for each other by chance once in 10^11, in a full window.
+// eventMark is a hash of an event and its place, of 48 bits. In a full window, an event of another
+// history is taken for one of it by chance once in 10^11.
 type eventMark uint64
 
 // window are marks of the last events, in order.
@@ -73,9 +72,9 @@ func numberOf(bytes []byte) (n uint64) {
 	return n
 }
 
-// near is an event at the last place. Several events may stand at one place of a log: rows of one
-// record of PostgreSQL, the two events of an update of a primary key, or all rows of a compressed
-// transaction of MySQL.
+// near is an event at the last place. Several events may stand at one place of a log. These are
+// rows of one record of PostgreSQL, the two events of an update of a primary key, or all rows of a
+// compressed transaction of MySQL.
 type near struct {
 	mark          eventMark
 	order         uint32 // in its transaction; 0: unknown
@@ -98,12 +97,22 @@ func (all nears) greatest() (order uint32) {
 // counted reports whether x is one of the events, by its order too, and none was counted from 1
 // again.
 func (all nears) counted(x near) bool {
-	return slices.IsSortedFunc(all, func(a, b near) int { return cmp.Compare(a.order, b.order) }) &&
+	return all.inOrder() &&
 		slices.ContainsFunc(all, func(n near) bool { return n.mark == x.mark && n.order == x.order })
 }
 
-// admits reports whether an event like x, which is one of them, may come by once more with another
-// meaning: an insert of a row that was deleted since, or a change of one that was inserted since.
+// inOrder reports whether none of the events was counted from 1 again.
+func (all nears) inOrder() bool {
+	for i := 1; i < len(all); i++ {
+		if all[i].order <= all[i-1].order {
+			return false
+		}
+	}
+	return true
+}
+
+// admits reports whether x, which is like one of them, may be another event. So may an insert of a
+// row that was deleted since, and a change of one that was inserted since.
 func (all nears) admits(x near) bool {
 	of := x.before // x changes or deletes this row
 	if of == 0 {
