@@ -177,7 +177,7 @@ func (p *eventPosition) pass(x arrival, now time.Time) (isNew bool, err error) {
 	}
 	p.last = to
 	p.window = p.window.with(x.mark, maxWindow)
-	p.near = append(slices.Clip(p.near[max(0, len(p.near)-maxWindow+1):]), x.near)
+	p.near = slices.Concat(p.near[max(0, len(p.near)-maxWindow+1):], nears{x.near})
 	return true, nil
 }
 
@@ -214,7 +214,7 @@ func (p *eventPosition) begin(of snapshot, at place) {
 	if p.reading {
 		before[len(before)-1].until = 0
 	}
-	p.snapshots = append(before, of)
+	p.snapshots = slices.Concat(before, []snapshot{of})
 	p.reading, p.last, p.set, p.near = true, at, nil, nil
 }
 

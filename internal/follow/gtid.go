@@ -81,13 +81,13 @@ func (s gtidSet) with(g gtid) gtidSet {
 // narrowed joins ranges without a gap between them, and closes the smallest gaps until there are
 // few enough ranges.
 func narrowed(all []span) []span {
-	close := func(at int) { //nolint:predeclared // it closes a gap
+	join := func(at int) {
 		all[at-1].last = max(all[at-1].last, all[at].last)
 		all = slices.Delete(all, at, at+1)
 	}
 	for i := len(all) - 1; i > 0; i-- {
 		if all[i].first <= all[i-1].last+1 {
-			close(i)
+			join(i)
 		}
 	}
 	for len(all) > maxRanges {
@@ -97,7 +97,7 @@ func narrowed(all []span) []span {
 				least = i
 			}
 		}
-		close(least)
+		join(least)
 	}
 	return all
 }
@@ -124,25 +124,27 @@ func (s gtidSet) String() string {
 func parseGTIDSet(text string) (gtidSet, error) {
 	set := make(gtidSet)
 	for one := range strings.SplitSeq(text, ",") {
-		server, rest, _ := strings.Cut(one, ":")
+		parts := strings.Split(one, ":")
+		names := 1 // the server, and a tag, which begins with no digit
+		for names < len(parts) && strings.Trim(parts[names][:min(1, len(parts[names]))], "0123456789") != "" {
+			names++
+		}
 		var all []span
-		for part := range strings.SplitSeq(rest, ":") {
+		for _, part := range parts[names:] {
 			first, last, isRange := strings.Cut(part, "-")
 			var r span
 			var err error
-			if r.first, err = strconv.ParseUint(first, 10, 64); err != nil && len(all) == 0 {
-				server += ":" + part // a tag
-				continue
-			}
-			if r.last = r.first; err == nil && isRange {
+			if r.first, err = strconv.ParseUint(first, 10, 64); err == nil && isRange {
 				r.last, err = strconv.ParseUint(last, 10, 64)
+			} else {
+				r.last = r.first
 			}
 			if err != nil {
 				return nil, fmt.Errorf("transactions %q: %w", one, err)
 			}
 			all = append(all, r)
 		}
-		set[server] = all
+		set[strings.Join(parts[:names], ":")] = all
 	}
 	return set, nil
 }

@@ -218,7 +218,7 @@ type eventSource struct {
 
 	LSN      *uint64 `json:"lsn"`      // PostgreSQL
 	Sequence string  `json:"sequence"` // PostgreSQL: the end of the last commit and the LSN, as JSON
-	XID      *uint64 `json:"txId"`     // PostgreSQL
+	XID      *uint64 `json:"txId"`     //nolint:tagliatelle // PostgreSQL; as Debezium has it
 
 	File string `json:"file"` // MySQL
 	Pos  uint64 `json:"pos"`

@@ -35,9 +35,6 @@ type sent struct {
 	event       string
 }
 
-// forms of the log.
-var forms = []string{"postgres", "copies", "files", "gtids", "group", "compressed", "anonymous and compressed"}
-
 func newDatabase(form string) *database {
 	return &database{form: form, keyless: form == "copies", rows: make(map[int]string), millis: testTime * 1000, file: 1, pos: 4}
 }
@@ -61,7 +58,7 @@ func (o *database) envelope(op, before, after, source string) string {
 	if after == "" {
 		after = "null"
 	}
-	return fmt.Sprintf(`{"op":"%s","before":%s,"after":%s,"source":{"ts_ms":%d,%s},"transaction":ORDER}`, op, before, after, o.millis, source)
+	return fmt.Sprintf(`{"op":%q,"before":%s,"after":%s,"source":{"ts_ms":%d,%s},"transaction":ORDER}`, op, before, after, o.millis, source)
 }
 
 // transact makes a transaction of a few changes of the rows.
@@ -174,7 +171,8 @@ func (o *database) events(from, to int, starts bool) (all []string) {
 		begin--
 	}
 	for n := begin; n < to; n++ {
-		if order++; o.log[n].transaction != last {
+		order++
+		if o.log[n].transaction != last {
 			order, last = 1, o.log[n].transaction
 		}
 		text := "null"
@@ -192,7 +190,7 @@ func (o *database) events(from, to int, starts bool) (all []string) {
 // what the rows give, or the event is refused. Late rows of old snapshots come between them. Only
 // events of a log that began again are refused, or those of a form that cannot be told.
 func TestEventsEndInTheModel(t *testing.T) {
-	for _, form := range forms {
+	for _, form := range []string{"postgres", "copies", "files", "gtids", "group", "compressed", "anonymous and compressed"} {
 		t.Run(form, func(t *testing.T) {
 			t.Parallel()
 			s := newSink(t)
@@ -205,7 +203,7 @@ func TestEventsEndInTheModel(t *testing.T) {
 				var recorded []string // events of the log
 				done, first := 0, 0
 				resets := false
-				recover := func() {
+				readAgain := func() {
 					rows := o.snapshot()
 					for n := range rows {
 						rows[n] = strings.Replace(rows[n], "ORDER", "null", 1)
@@ -215,7 +213,7 @@ func TestEventsEndInTheModel(t *testing.T) {
 					late = append(late, rows...)
 					done, first, resets = len(o.log), len(o.log), false
 				}
-				recover()
+				readAgain()
 				for range rapid.IntRange(1, 8).Draw(rt, "steps") {
 					switch rapid.IntRange(0, 5).Draw(rt, "step") {
 					case 0:
@@ -254,7 +252,7 @@ func TestEventsEndInTheModel(t *testing.T) {
 						if !mayRefuse || bad.Code != CodeSnapshotNeeded && bad.Code != activity.CodeInvalidPosition {
 							rt.Fatalf("events %d to %d of %d, %d sent before: %v; position %s", from, to, len(o.log), done, err, s.position(rt))
 						}
-						recover()
+						readAgain()
 					} else {
 						sound(rt, err)
 						done = max(done, to)
