@@ -143,9 +143,9 @@ func (r *running) listen(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	var events *follow.Follower
-	if r.Source.Source == "" {
-		events = r.follower
+	var events *follow.Receiver
+	if r.Source.Source == "" && r.follower != nil {
+		events = follow.NewReceiver(r.follower)
 	}
 	//nolint:contextcheck // handlers use their requests' contexts
 	r.handler = httpapi.New(httpapi.Config{

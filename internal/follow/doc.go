@@ -1,5 +1,5 @@
 // Package follow keeps what tables of an app say in the ledger: it reads them in a snapshot, and
-// then follows the database's changes. Those of other databases come as events (events.go).
+// then follows the database's changes. Those of other databases come as events (receiver.go).
 //
 // # Who knows what
 //

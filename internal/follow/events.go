@@ -1,42 +1,54 @@
 package follow
 
 import (
-	"cmp"
-	"context"
 	"crypto/sha256"
 	"encoding/binary"
-	"errors"
 	"fmt"
+	"maps"
 	"slices"
-	"strconv"
 	"strings"
-	"time"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/feedfilter/feedfilter/activity"
-	"github.com/feedfilter/feedfilter/activity/ledger"
-	"github.com/feedfilter/feedfilter/activity/pages"
 )
 
 // Codes of events that are refused.
 const (
+	CodeUnknownEvent   = "unknown_event"
 	CodeIncompleteRow  = "incomplete_row"
 	CodeInvalidRow     = "invalid_row"
 	CodeSnapshotNeeded = "snapshot_needed"
 )
 
-// unchanged is what Debezium sends for a large value that an update did not change.
-const unchanged = "__debezium_unavailable_value"
-
-// Event is a change of a row in the form of Debezium.
+// Event is a change of a row in the form of Debezium, or another of its messages.
 type Event struct {
-	Payload *Event         `json:"payload"` // of an event with a schema, which is not used
-	Op      string         `json:"op"`
-	Before  jsontext.Value `json:"before"`
-	After   jsontext.Value `json:"after"`
-	Source  eventSource    `json:"source"`
+	Payload     payload           `json:"payload"` // of an event with a schema, which is not used
+	Op          string            `json:"op"`
+	Before      jsontext.Value    `json:"before"`
+	After       jsontext.Value    `json:"after"`
+	Source      *eventSource      `json:"source"`
+	Transaction *eventTransaction `json:"transaction"`
+	// Others are all other members.
+	Others map[string]jsontext.Value `json:",embed"`
+}
+
+// eventTransaction says where an event is in its transaction, if Debezium is told to.
+type eventTransaction struct {
+	Order uint32 `json:"total_order"`
+}
+
+// payload is the event in an event with a schema. One that is null is a tombstone.
+type payload struct {
+	is    bool
+	event *Event
+}
+
+// UnmarshalJSONFrom implements [json.UnmarshalerFrom].
+func (p *payload) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
+	p.is = true
+	return json.UnmarshalDecode(dec, &p.event)
 }
 
 // Events are one event, or an array of them. One that is null is a tombstone.
@@ -51,359 +63,124 @@ func (all *Events) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
 	return json.UnmarshalDecode(dec, &(*all)[0])
 }
 
-// Received counts events of the tables.
-type Received struct {
-	Recorded int `json:"recorded"`
-	Replayed int `json:"replayed"` // recorded before
-	Skipped  int `json:"skipped"`  // with an invalid row
-}
-
-// Receive records events, in any number of processes. When it returns nil, every View that begins
-// afterwards has them, and a snapshot at its end. After an error, send them again.
-//
-// An [*activity.InvalidError] means that an event can never be recorded as it is. Other errors are
-// an [*activity.UnavailableError]: also while another call records events, as ledger.ErrFenced.
-func (f *Follower) Receive(ctx context.Context, events Events) (Received, error) {
-	src, err := f.recorder.Follow(ctx, f.Name, "events", f.tables.Kinds(), leaseTime, false) // the same holder everywhere
-	if taken, ok := errors.AsType[*ledger.FollowedError](err); ok {
-		return Received{}, refused(activity.CodeFollowed, "%v", taken)
+// change returns the change of rows that e is; nil: it is another message of Debezium, which says
+// nothing of rows. An error names what e is instead.
+func (e *Event) change() (*Event, error) {
+	if e != nil && e.Payload.is && e.only("schema") {
+		e = e.Payload.event
 	}
-	if err != nil {
-		return Received{}, pages.Unavailable("ledger", err)
+	if e == nil {
+		return nil, nil //nolint:nilnil // a tombstone
 	}
-	i := &intake{Follower: f, src: src}
-	if at, _ := parseEventPosition(src.Position); src.Position == "" {
-		i.at.Tables = f.fingerprint
-	} else if at.Tables == f.fingerprint {
-		i.at = at
-	}
-	err = i.settle(ctx)
-	for n, e := range events {
-		if err != nil {
-			break
-		}
-		if e != nil && e.Payload != nil {
-			e = e.Payload
-		}
-		if e == nil || e.Op == "" || e.Op == "m" { // a tombstone, a heartbeat, a message
-			continue
-		}
-		err = i.take(ctx, e)
-		if bad, ok := errors.AsType[*activity.InvalidError](err); ok {
-			bad.Field = strconv.Itoa(n)
-		}
-	}
-	if err == nil {
-		err = i.flush(ctx)
-	}
-	if err == nil {
-		err = src.Reach(ctx)
-	}
-	f.active.Store(err == nil)
-	return i.got, pages.Unavailable("ledger", err)
-}
-
-// intake records the events of a call.
-type intake struct {
-	*Follower
-
-	src     *activity.Source
-	at      eventPosition // after pending; without Tables: the ledger's is one of other tables
-	pending []activity.SourceChange
-	got     Received
-}
-
-// take adds what an event says.
-func (i *intake) take(ctx context.Context, e *Event) error {
-	mark := strings.Trim(string(e.Source.Snapshot), `"`)
 	switch {
-	case !slices.Contains([]string{"c", "r", "u", "d", "t"}, e.Op):
-		return refused("unknown_op", "op is %q, want c, r, u, d or t", e.Op)
-	case e.Source.LSN == nil && e.Source.File == "":
-		return refused(activity.CodeInvalidPosition, "source has neither lsn nor file: want an event of PostgreSQL or MySQL")
-	case e.Op == "r" && mark != "incremental":
-		return i.takeRead(ctx, e, mark == "last")
-	case len(i.named(e.Source.table())) == 0:
-		return nil
-	case i.at.Tables == "":
-		return refused(CodeSnapshotNeeded, "the file of tables has changed: take a new snapshot")
-	case i.at.Reading:
-		if err := i.finish(ctx); err != nil {
-			return err
-		}
+	case e.Payload.is:
+	case e.Op == "m" && e.Source != nil: // a logical message
+		return nil, nil //nolint:nilnil // no change
+	case e.Op != "" && !slices.Contains([]string{"c", "r", "u", "d", "t"}, e.Op):
+		return nil, refused("unknown_op", "op is %q, want c, r, u, d or t", e.Op)
+	case e.Op != "" && (e.Source == nil || e.Source.LSN == nil && e.Source.File == ""):
+		return nil, refused(activity.CodeInvalidPosition,
+			"source has neither lsn nor file: want an event of PostgreSQL or MySQL")
+	case e.Op != "":
+		return e, nil
+	case e.isOther():
+		return nil, nil //nolint:nilnil // no change
 	}
-	if e.Op == "r" { // it stands nowhere in the log
-		return i.add(ctx, e, false)
+	return nil, refused(CodeUnknownEvent,
+		"%s, want an event of Debezium, with op and source", e.foreign())
+}
+
+// isOther reports whether an event without op is a heartbeat, the begin or end of a transaction, or
+// a change of the schema.
+func (e *Event) isOther() bool {
+	if e.Before != nil || e.After != nil || e.Transaction != nil {
+		return false
 	}
-	to, err := e.Source.place()
-	if err != nil {
-		return refused(activity.CodeInvalidPosition, "source: %v", err)
+	if e.Source != nil {
+		return e.has("databaseName") && (e.has("ddl") || e.has("tableChanges"))
 	}
-	next := i.at
-	isNew, err := next.pass(to, e.hash())
-	switch {
-	case err != nil:
-		return refused(CodeSnapshotNeeded, "%v: take a new snapshot", err)
-	case !isNew:
-		i.got.Replayed++
-		return nil
-	case e.Op == "t":
-		err = i.truncate(ctx, e)
+	switch status := string(e.Others["status"]); {
+	case e.has("status"):
+		return (status == `"BEGIN"` || status == `"END"`) && e.has("id") &&
+			e.only("status", "id", "event_count", "data_collections", "ts_ms", "ts_us", "ts_ns")
 	default:
-		err = i.add(ctx, e, false)
+		return e.Others["ts_ms"].Kind() == jsontext.KindNumber && e.only("ts_ms", "ts_us", "ts_ns")
 	}
-	i.at = next
-	return err
 }
 
-// takeRead adds a row of a snapshot. All events of a snapshot name the place in the log at which it
-// was made. Those of another snapshot name another, or nothing has changed between.
-func (i *intake) takeRead(ctx context.Context, e *Event, last bool) error {
-	switch of := e.Source.snapshot(); {
-	case i.at.Snapshot != of:
-		if err := i.flush(ctx); err != nil {
-			return err
+func (e *Event) has(member string) bool { return e.Others[member] != nil }
+
+// only reports whether e has no other members than these, of those that are in Others.
+func (e *Event) only(members ...string) bool {
+	for member := range e.Others {
+		if !slices.Contains(members, member) {
+			return false
 		}
-		if err := i.src.StartOver(ctx); err != nil {
-			return err
-		}
-		i.at = eventPosition{Tables: i.fingerprint, Snapshot: of, Reading: true}
-	case !i.at.Reading:
-		i.got.Replayed++
-		return nil
 	}
-	err := i.add(ctx, e, true)
-	if err == nil && last {
-		err = i.finish(ctx)
-	}
-	return err
+	return true
 }
 
-// finish ends the reading of a snapshot: what none of its rows gives is removed. The position says
-// so at the end, so this can be repeated from the beginning.
-func (i *intake) finish(ctx context.Context) error {
-	if err := i.flush(ctx); err != nil {
-		return err
-	}
-	if err := i.sweep(ctx, i.tables.Kinds(), activity.SourceChange{Reading: true}); err != nil {
-		return err
-	}
-	i.at.Reading = false
-	if err := i.flush(ctx); err != nil {
-		return err
-	}
-	i.snapshots.Add(1)
-	return i.settle(ctx)
-}
-
-// settle forgets what a snapshot needed, between its end and the next change.
-func (i *intake) settle(ctx context.Context) error {
-	if i.at.Snapshot == "" || i.at.Reading {
-		return nil
-	}
-	return i.src.Settle(ctx, i.src.Position)
-}
-
-// sweep makes the change c of each activity of the kinds.
-func (i *intake) sweep(ctx context.Context, kinds []string, c activity.SourceChange) error {
-	var group []activity.SourceChange
-	record := func() error {
-		err := i.src.Record(ctx, i.src.Position, group)
-		group = group[:0]
-		return err
-	}
-	err := i.recorder.Export(ctx, "", func(a activity.Activity) error {
-		if !slices.Contains(kinds, a.Kind) {
-			return nil
-		}
-		c.User, c.Kind, c.Target = a.User, a.Kind, a.Target
-		if group = append(group, c); len(group) < snapshotGroup {
-			return nil
-		}
-		return record()
-	})
-	if err == nil {
-		err = record()
-	}
-	return err
-}
-
-// flush records the pending changes, and the position after them.
-func (i *intake) flush(ctx context.Context) error {
-	to := i.at.String()
-	if len(i.pending) == 0 && (to == i.src.Position || i.at.Tables == "") {
-		return nil
-	}
-	err := i.src.Record(ctx, to, i.pending)
-	if errors.Is(err, ledger.ErrStrayRow) {
-		return refused(CodeSnapshotNeeded, "an unknown row was changed or deleted: take a new snapshot")
-	}
-	if err == nil {
-		i.pending = nil
-	}
-	return err
-}
-
-// add adds the changes that an event makes. reading: its row is one of a snapshot.
-func (i *intake) add(ctx context.Context, e *Event, reading bool) error {
-	at := time.UnixMilli(e.Source.Millis)
-	if e.Source.Millis == 0 {
-		at = time.Now()
-	}
-	count, tables := &i.got.Recorded, i.named(e.Source.table())
-	for n, t := range tables {
-		changes, err := i.change(e, t, at)
-		if bad, invalid := errors.AsType[*rowError](err); invalid {
-			if err := i.refuse(ctx, bad); err != nil {
-				return refused(CodeInvalidRow, "%s: %s", bad.clear(), correctRow)
-			}
-			count = &i.got.Skipped
-		} else if err != nil {
-			return err
-		}
-		for k := range changes {
-			if changes[k].Reading = reading; e.Op == "r" {
-				changes[k].Added[0].Row = e.hash() + uint64(n)
-			}
-		}
-		i.pending = append(i.pending, changes...)
-	}
-	*count += min(1, len(tables)) // 0: the last of a snapshot, of another table
-	return nil
-}
-
-// truncate ends what a table gives, if no other table gives activities of its kinds.
-func (i *intake) truncate(ctx context.Context, e *Event) error {
-	var kinds []string
-	for _, t := range i.named(e.Source.table()) {
-		if slices.ContainsFunc(i.tables, func(o Table) bool { return o.Kind == t.Kind && o.Table != t.Table }) {
-			return refused(CodeSnapshotNeeded, "%s was truncated, and other tables give the kind %s: take a new snapshot", t.Table, t.Kind)
-		}
-		kinds = append(kinds, t.Kind)
-	}
-	if err := i.flush(ctx); err != nil {
-		return err
-	}
-	i.got.Recorded++
-	return i.sweep(ctx, kinds, activity.SourceChange{Whole: true})
-}
-
-// change returns the changes of what a table gives. With a [*rowError], which says that the new row
-// is not valid, it returns the changes of all else.
-func (i *intake) change(e *Event, t *Table, at time.Time) (changes []activity.SourceChange, err error) {
-	var before, after row
-	if e.Op == "u" || e.Op == "d" {
-		before, err = e.row(t, "before", e.Before, nil)
-		if bad, invalid := errors.AsType[*rowError](err); invalid && i.Skip {
-			before, err = nil, nil // it was never recorded
-		} else if invalid {
-			return nil, incomplete(t, "before is not valid: %v", bad)
-		}
-	}
-	var refused error // the new row has a value that no row may have
-	if e.Op != "d" && err == nil {
-		after, err = e.row(t, "after", e.After, before)
-		if bad, invalid := errors.AsType[*rowError](err); invalid {
-			after, err, refused = nil, nil, bad
-		}
-	}
-	if before != nil && err == nil && !i.Skip { // where PostgreSQL has no old value, Debezium has 0 or ""
-		_, err = t.gives(before, i.Kinds)
-		if bad, invalid := errors.AsType[*rowError](err); invalid {
-			return nil, incomplete(t, "before is not valid: %v", bad)
-		}
-	}
-	if err == nil && (refused == nil || before != nil) {
-		changes, err = i.changes(t, at, before, after)
-	}
-	err = cmp.Or(err, refused)
-	if _, invalid := errors.AsType[*rowError](err); err != nil && !invalid {
-		return nil, incomplete(t, "%v", err)
-	}
-	return changes, err
-}
-
-// row returns the row that an event has in a member. old has the values that it does not repeat.
-func (e *Event) row(t *Table, member string, object jsontext.Value, old row) (row, error) {
-	var values map[string]jsontext.Value
-	if json.Unmarshal(object, &values) != nil || values == nil {
-		return nil, fmt.Errorf("%s is missing", member)
-	}
-	texts := make(map[string]*string)
-	for _, column := range t.columns() {
-		value := values[column]
-		if kind := value.Kind(); t.isID(column) && (kind == jsontext.KindTrue || kind == jsontext.KindFalse ||
-			kind == jsontext.KindNumber && !isWhole(string(value))) {
-			return nil, &rowError{t.Table, []cell{{column, string(value)}}, errors.New("an id is a whole number such as 15, or a string")}
-		}
-		switch value.Kind() {
-		case jsontext.KindInvalid: // it is missing
-		case jsontext.KindNull:
-			texts[column] = nil
-		case jsontext.KindNumber:
-			texts[column] = new(e.number(t, column, string(value)))
-		case jsontext.KindString:
-			text, _ := jsontext.AppendUnquote(nil, value)
-			if string(text) != unchanged {
-				texts[column] = new(string(text))
-			}
-		case jsontext.KindTrue, jsontext.KindFalse:
-			texts[column] = new(string(value[:1]))
-		default:
-			return nil, &rowError{t.Table, []cell{{column, string(value)}}, errors.New("want a string, a number or a boolean")}
-		}
-	}
-	return func(column string) (*string, bool) {
-		text, known := texts[column]
-		if !known && old != nil {
-			return old(column)
-		}
-		return text, known
-	}, nil
-}
-
-// isWhole reports whether the text of a number is that of an id: a whole number as databases print
-// it, of any size. Others, such as 1.5, 1.0, 1e3 and -0, have several texts, and each would be an
-// id of its own.
-func isWhole(text string) bool {
-	digits := strings.TrimPrefix(text, "-")
-	return strings.Trim(digits, "0123456789") == "" && text != "-0" // JSON has no leading zeros
-}
-
-// number returns the text of a number: a time if the column is one of times.
-func (e *Event) number(t *Table, column, text string) string {
-	n, err := strconv.ParseInt(text, 10, 64)
+// foreign says what an object is that is no event of Debezium.
+func (e *Event) foreign() string {
+	kind := strings.Trim(string(e.Others["type"]), `"`)
 	switch {
-	case err == nil && (column == t.Since || column == t.Until):
-		return timeOf(n)
-	case text == "0" && e.Source.File != "" && slices.Contains(slices.Concat(t.While, t.Unless), column):
-		return "f" // MySQL's boolean
-	default:
-		return text
+	case e.has("specversion"):
+		return "it is wrapped as a CloudEvent: set debezium.format.value=json"
+	case slices.ContainsFunc(slices.Collect(maps.Keys(e.Others)), func(m string) bool { return strings.HasPrefix(m, "__") }):
+		return "it is a row that ExtractNewRecordState has flattened: remove that transformation"
+	case e.has("isDdl"):
+		return "it is an event of Canal"
+	case e.has("type") && e.has("database") && e.has("table"):
+		return "it is an event of Maxwell"
+	case (kind == "RECORD" || kind == "STATE" || kind == "SCHEMA") && (e.has("record") || e.has("stream") || e.has("value")):
+		return "it is a message of Singer or Airbyte"
+	case e.has("metadata") && e.has("data"):
+		return "it is a record of AWS DMS"
 	}
+	names := slices.Sorted(maps.Keys(e.Others))
+	if len(names) == 0 {
+		return "it is an object without the members of an event"
+	}
+	if len(names) > 5 {
+		names = append(names[:5], "...")
+	}
+	return fmt.Sprintf("it is an object with the members %.100q", strings.Join(names, ", "))
 }
 
-// timeOf returns the text of a time that Debezium sends as a number. From July 1979 to 9999, its
-// size tells the unit: days, milliseconds, microseconds or nanoseconds. Greater ones are infinity.
-// Any other number is no time, but 0, which is the same in each unit.
-func timeOf(n int64) string {
-	var at time.Time
+// arrival returns the event as one of the log.
+func (e *Event) arrival() (a arrival, err error) {
+	if a.place, err = e.Source.place(); err != nil {
+		return a, refused(activity.CodeInvalidPosition, "source: %v", err)
+	}
+	if e.Transaction != nil {
+		a.order = e.Transaction.Order
+	}
+	a.before, a.after = rowHash(e.Before), rowHash(e.After)
+	at := fmt.Sprintf("%d %d", a.xid, a.lsn)
 	switch {
-	case n == 0, n >= 3500 && n < 3e6:
-		at = time.Unix(n*24*60*60, 0)
-	case n < 3e11:
-		return strconv.FormatInt(n, 10)
-	case n < 3e14:
-		at = time.UnixMilli(n)
-	case n < 3e17:
-		at = time.UnixMicro(n)
-	default:
-		at = time.Unix(0, n)
+	case a.gtid != gtid{}: // another server has it in another file
+		at = fmt.Sprintf("%q %d %d", a.gtid.Server, a.gtid.Number, e.Source.Row)
+	case a.log == logMySQL:
+		at = fmt.Sprintf("%q %d %d", a.file, a.pos, e.Source.Row)
 	}
-	if at.Year() > 9999 || n > 9e18 {
-		return "infinity"
+	a.mark = e.mark(at)
+	return a, nil
+}
+
+// mark returns the mark of the event at a place of the log. A log that begins again may have an
+// equal event at the same place, but not at the same time.
+func (e *Event) mark(at string) eventMark {
+	sum := sha256.Sum256(fmt.Appendf(nil, "%s %d %x", at, e.Source.Millis, e.hash()))
+	return eventMark(numberOf(sum[:markBytes]))
+}
+
+// rowHash returns a hash of a row of an event; 0: there is none.
+func rowHash(row jsontext.Value) uint32 {
+	if row == nil || row.Kind() == jsontext.KindNull {
+		return 0
 	}
-	return at.UTC().Format(time.RFC3339Nano)
+	sum := sha256.Sum256(row)
+	return binary.BigEndian.Uint32(sum[:]) | 1
 }
 
 // hash returns a hash of the rows of the event.

@@ -3,168 +3,183 @@ package follow
 import (
 	"fmt"
 	"testing"
-
-	"pgregory.net/rapid"
+	"time"
 )
 
-// logged is an event of a log: where it stands, and its hash.
-type logged struct {
-	place
-	hash uint64
-	ends bool // its transaction
-}
+const (
+	testTime = 1_714_000_000
+	fresh    = "new"
+	repeat   = "replayed"
+)
 
-// postgresLog returns a log of transactions whose rows lie between each other's. Records may have
-// several rows.
-func postgresLog(rt *rapid.T) (log []logged) {
-	commit, last, lsn := uint64(0), uint64(0), uint64(1)
-	var open [][]logged
-	for range rapid.IntRange(1, 8).Draw(rt, "transactions") {
-		var rows []logged
-		for range rapid.IntRange(1, 4).Draw(rt, "records") {
-			lsn += uint64(rapid.IntRange(1, 3).Draw(rt, "bytes"))
-			for range rapid.SampledFrom([]int{1, 1, 3}).Draw(rt, "rows") {
-				last++
-				rows = append(rows, logged{place: place{At: lsn}, hash: last})
-			}
-		}
-		open = append(open, rows)
-		if len(open) < 3 && rapid.Bool().Draw(rt, "stays open") {
-			continue
-		}
-		for len(open) > 0 { // commits, in any order
-			i := rapid.IntRange(0, len(open)-1).Draw(rt, "commits")
-			for _, row := range open[i] {
-				row.Txn = commit
-				log = append(log, row)
-			}
-			open = append(open[:i], open[i+1:]...)
-			log[len(log)-1].ends = true
-			lsn += 2
-			commit = lsn
-		}
-	}
-	return log
-}
-
-// mysqlLog returns a log of a server that has transactions of several, or without their numbers.
-func mysqlLog(rt *rapid.T) (log []logged) {
-	numbered := rapid.Bool().Draw(rt, "numbered")
-	next := make(map[string]uint64)
-	file, pos := 1, uint64(4)
-	for range rapid.IntRange(1, 8).Draw(rt, "transactions") {
-		if rapid.IntRange(0, 3).Draw(rt, "rotates") == 0 {
-			file, pos = file+1, 4
-		}
-		server := rapid.SampledFrom([]string{"a", "b", "c"}).Draw(rt, "server")
-		next[server] += uint64(rapid.IntRange(1, 3).Draw(rt, "number"))
-		for range rapid.IntRange(1, 3).Draw(rt, "records") {
-			pos += 10
-			for row := range rapid.IntRange(1, 3).Draw(rt, "rows") {
-				p := place{Server: server, Txn: next[server], File: fmt.Sprint(file), At: pos, Row: uint64(row)}
-				if !numbered {
-					p = place{Txn: uint64(file), At: pos, Row: uint64(row)}
-				}
-				for n := range rapid.IntRange(1, 2).Draw(rt, "events") { // two of an update of a primary key
-					log = append(log, logged{place: p, hash: uint64(n)}) // other rows have the same values
-				}
-			}
-		}
-		log[len(log)-1].ends = true
-	}
-	return log
-}
-
-// TestPass: whatever is repeated, each event is new once, and the position survives its text.
-func TestPass(t *testing.T) {
-	for name, logOf := range map[string]func(*rapid.T) []logged{"postgres": postgresLog, "mysql": mysqlLog} {
-		t.Run(name, func(t *testing.T) {
-			rapid.Check(t, func(rt *rapid.T) {
-				log := logOf(rt)
-				at := eventPosition{Tables: "1"}
-				for done := 0; done < len(log); {
-					from := rapid.IntRange(0, done).Draw(rt, "from")
-					to := rapid.IntRange(from+1, len(log)).Draw(rt, "to")
-					for n := from; n < to; n++ {
-						isNew, err := at.pass(log[n].place, log[n].hash)
-						if err != nil || isNew != (n >= done) {
-							rt.Fatalf("event %d of %d, %+v: new %v, %v; position %s", n, done, log[n], isNew, err, &at)
-						}
-						done = max(done, n+1)
-						if text := at.String(); rapid.IntRange(0, 2).Draw(rt, "continues") == 0 {
-							var ok bool
-							if at, ok = parseEventPosition(text); !ok || at.String() != text {
-								rt.Fatalf("%s: %s, %v", text, &at, ok)
-							}
-						}
-					}
-				}
-			})
-		})
+// became says what became of an event.
+func became(isNew bool, err error) string {
+	switch {
+	case err != nil:
+		return err.Error()
+	case isNew:
+		return fresh
+	default:
+		return repeat
 	}
 }
 
-// TestPassFailover: another server has other files for the same transactions. Those are known by
-// their numbers, but of the last one nobody knows which part is recorded.
-func TestPassFailover(t *testing.T) {
-	rapid.Check(t, func(rt *rapid.T) {
-		log := mysqlLog(rt)
-		if log[0].Server == "" {
-			return
-		}
-		at := eventPosition{Tables: "1"}
-		done := rapid.IntRange(1, len(log)).Draw(rt, "done")
-		for _, e := range log[:done] {
-			_, err := at.pass(e.place, e.hash)
-			must(t, err)
-		}
-		within := !log[done-1].ends
-		shift := uint64(rapid.IntRange(0, 100).Draw(rt, "shift"))
-		for n, e := range log {
-			e.File, e.At = "other", e.At+shift
-			isNew, err := at.pass(e.place, e.hash)
-			part := e.Server == log[done-1].Server && e.Txn == log[done-1].Txn
-			switch {
-			case part && n < done: // refused, or recorded whole
-				if isNew {
-					rt.Fatalf("event %d of %d is new", n, done)
-				}
-			case part && within:
-				if err == nil {
-					rt.Fatalf("event %d of %d: %v, %v", n, done, isNew, err)
-				}
-				return
-			case isNew != (n >= done) || err != nil:
-				rt.Fatalf("event %d of %d: new %v, %v", n, done, isNew, err)
-			}
-		}
-	})
+// inPostgres returns an event of a row, such as +a, -a or a=b, whose mark is of all that it says.
+func inPostgres(commit, lsn uint64, change string) arrival {
+	return says(place{log: logPostgres, commit: commit, xid: commit + 1, lsn: lsn, at: testTime}, change)
 }
 
-// TestPassWithoutCommit: Debezium names no commit before it has seen one. So it is either at its
-// first transaction, or begins where it had left.
-func TestPassWithoutCommit(t *testing.T) {
-	at := eventPosition{Tables: "1"}
-	for n, c := range []struct {
-		txn, at uint64
-		isNew   bool
-	}{
-		{0, 20, true}, {0, 20, false}, {0, 30, true}, {0, 20, false}, {50, 40, true}, {50, 45, true}, {0, 20, false}, {0, 50, false},
-		{0, 51, true}, {0, 51, false}, {50, 51, false}, {50, 45, false}, {50, 60, true}, {70, 10, true}, {50, 60, false}, {70, 9, false},
+func inFile(number int, pos uint64, change string) arrival {
+	return says(place{log: logMySQL, file: fileNamed(number), pos: pos, at: testTime}, change)
+}
+
+func fileNamed(number int) string { return fmt.Sprintf("bin.%06d", number) }
+
+func numberedAs(server string, number uint64, of arrival) arrival {
+	of.gtid = gtid{server, number}
+	of.mark = markOf(of.place, of.before, of.after)
+	return of
+}
+
+func ordered(order uint32, of arrival) arrival {
+	of.order = order
+	return of
+}
+
+func says(p place, change string) arrival {
+	a := arrival{place: p}
+	row := func(name byte) uint32 { return uint32(name) }
+	switch change[0] {
+	case '+':
+		a.after = row(change[1])
+	case '-':
+		a.before = row(change[1])
+	default:
+		a.before, a.after = row(change[0]), row(change[2])
+	}
+	a.mark = markOf(p, a.before, a.after)
+	return a
+}
+
+func markOf(p place, before, after uint32) eventMark {
+	at := fmt.Sprint(p.xid, p.lsn, p.file, p.pos, p.gtid)
+	if p.gtid != (gtid{}) {
+		at = fmt.Sprint(p.gtid)
+	}
+	var n eventMark
+	for _, c := range fmt.Sprint(at, before, after, p.at) {
+		n = (n*1_000_003 + eventMark(c)) & (1<<48 - 1)
+	}
+	return n
+}
+
+// TestPassCases: what each kind of log says, and what became of it.
+func TestPassCases(t *testing.T) {
+	t.Parallel()
+	type step struct {
+		arrival
+		want string
+	}
+	old, equal, other, again := errOld.Error(), errEqual.Error(), errOther.Error(), errRepeat.Error()
+	group := func(n uint64, change string) arrival { return numberedAs("group", n, inFile(1, 10*n, change)) }
+	for name, steps := range map[string][]step{
+		"PostgreSQL with a smaller LSN": {
+			{inPostgres(1000, 1100, "+a"), fresh}, {inPostgres(1000, 1100, "+a"), repeat}, {inPostgres(10, 20, "+b"), old},
+			{inPostgres(1200, 1300, "+b"), fresh}, {inPostgres(1000, 1100, "+a"), repeat},
+		},
+		"PostgreSQL, a transaction that began earlier": {
+			{inPostgres(100, 110, "+a"), fresh}, {inPostgres(120, 105, "+b"), fresh}, {inPostgres(100, 110, "+a"), repeat},
+		},
+		"PostgreSQL, Debezium without a commit": {
+			{inPostgres(0, 20, "+a"), fresh}, {inPostgres(0, 30, "+b"), fresh}, {inPostgres(0, 20, "+a"), repeat},
+			{inPostgres(50, 40, "+c"), fresh}, {inPostgres(50, 40, "+d"), fresh}, {inPostgres(0, 60, "+e"), fresh}, {inPostgres(0, 40, "+f"), old},
+		},
+		"PostgreSQL, Debezium that started within a transaction names an earlier commit": {
+			{says(place{log: logPostgres, commit: 50, xid: 7, lsn: 60}, "+a"), fresh},
+			{says(place{log: logPostgres, commit: 40, xid: 7, lsn: 60}, "+a"), repeat},
+			{says(place{log: logPostgres, commit: 40, xid: 7, lsn: 70}, "+b"), fresh},
+		},
+		"PostgreSQL, rows of one COPY": {
+			{inPostgres(100, 110, "+a"), fresh}, {inPostgres(100, 110, "+b"), fresh}, {inPostgres(100, 110, "+a"), equal},
+		},
+		"PostgreSQL, equal rows of one COPY": {
+			{ordered(1, inPostgres(100, 110, "+a")), fresh}, {ordered(2, inPostgres(100, 110, "+a")), fresh},
+			{ordered(1, inPostgres(100, 110, "+a")), repeat}, {ordered(2, inPostgres(100, 110, "+a")), repeat},
+			{ordered(3, inPostgres(100, 110, "+a")), fresh},
+		},
+		"PostgreSQL, an update of a primary key": {
+			{inPostgres(100, 110, "-a"), fresh}, {inPostgres(100, 110, "+b"), fresh}, {inPostgres(100, 110, "-a"), repeat},
+			{inPostgres(100, 110, "+b"), repeat}, {inPostgres(120, 130, "b=a"), fresh},
+		},
+		"a log far in the future": {
+			{inPostgres(100, 110, "+a"), fresh},
+			{inPostgres(9e18, 9e18+1, "+b"), "no log grows as fast: 8999999999999999891 bytes at once"},
+			{inPostgres(120, 130, "+b"), fresh},
+		},
+		"a file far in the future": {
+			{inFile(1, 4, "+a"), fresh}, {inFile(99_999_999, 4, "+b"), "no log grows as fast: 99999998 files at once"},
+			{inFile(1, 1<<50, "+b"), "no log grows as fast: pos is 1125899906842624"}, {inFile(1, 8, "+b"), fresh},
+		},
+		"a number far in the future": {
+			{group(5, "+a"), fresh}, {numberedAs("group", 1<<60, inFile(1, 60, "+b")), "no log grows as fast: 1152921504606846971 transactions at once"},
+			{group(7, "+b"), fresh}, {group(6, "-b"), fresh},
+		},
+		"RESET MASTER without GTIDs": {
+			{inFile(3, 484, "+a"), fresh}, {inFile(3, 500, "+b"), fresh}, {inFile(1, 157, "+c"), old}, {inFile(3, 484, "+a"), repeat},
+		},
+		"RESET MASTER with GTIDs": {
+			{group(1, "+a"), fresh}, {group(2, "+b"), fresh}, {numberedAs("group", 1, inFile(1, 4, "-b")), old},
+			{numberedAs("group", 2, inFile(1, 8, "-a")), old}, {group(1, "+a"), repeat},
+		},
+		"another server without GTIDs": {
+			{inFile(3, 484, "+a"), fresh},
+			{says(place{log: logMySQL, file: "other.000009", pos: 4, at: testTime}, "+b"), old},
+		},
+		"another kind of database": {{inFile(3, 484, "+a"), fresh}, {inPostgres(100, 110, "+a"), other}},
+		"blocks of a group": {
+			{group(1_000_005, "+a"), fresh}, {group(7, "+b"), fresh}, {group(1_000_006, "a=c"), fresh}, {group(8, "-b"), fresh},
+			{group(7, "+b"), repeat}, {group(8, "-b"), repeat}, {group(1_000_005, "+a"), repeat}, {group(9, "+b"), fresh},
+		},
+		"a failover with GTIDs": {
+			{group(5, "+a"), fresh}, {group(6, "+b"), fresh}, {numberedAs("group", 5, inFile(9, 40, "+a")), repeat},
+			{numberedAs("group", 6, inFile(9, 50, "+b")), repeat}, {numberedAs("group", 6, inFile(9, 60, "-a")), old},
+			{numberedAs("group", 7, inFile(9, 70, "-a")), fresh},
+		},
+		"GTIDs are turned on, and off": {
+			{inFile(3, 484, "+a"), fresh}, {group(1, "-a"), old}, {numberedAs("group", 1, inFile(3, 500, "-a")), fresh},
+			{inFile(3, 400, "+b"), old}, {inFile(3, 600, "+b"), fresh},
+		},
+		"a compressed transaction": {
+			{inFile(1, 100, "+a"), fresh}, {inFile(1, 100, "+b"), fresh}, {inFile(1, 100, "-a"), fresh},
+			{inFile(1, 100, "+b"), repeat}, {inFile(1, 100, "-a"), repeat}, {inFile(1, 100, "+a"), equal}, {inFile(1, 200, "+a"), fresh},
+		},
+		"a compressed transaction with orders": {
+			{ordered(1, inFile(1, 100, "+a")), fresh}, {ordered(2, inFile(1, 100, "-a")), fresh}, {ordered(3, inFile(1, 100, "+a")), fresh},
+			{ordered(1, inFile(1, 100, "+a")), repeat}, {ordered(2, inFile(1, 100, "-a")), repeat},
+			{ordered(1, inFile(1, 100, "-a")), again}, {ordered(4, inFile(1, 100, "-a")), fresh},
+		},
+		"Debezium that counts from 1 again, and then as before": {
+			{ordered(1, inFile(1, 100, "+a")), fresh}, {ordered(1, inFile(1, 100, "+b")), fresh}, {ordered(2, inFile(1, 100, "+c")), fresh},
+			{ordered(3, inFile(1, 100, "+c")), again}, {ordered(2, inFile(1, 100, "+c")), repeat}, {ordered(3, inFile(1, 100, "+d")), fresh},
+		},
+		"the same again at a later place of a numbered transaction": {
+			{numberedAs("s", 1, inFile(1, 100, "+a")), fresh}, {numberedAs("s", 1, inFile(1, 110, "-a")), fresh},
+			{numberedAs("s", 1, inFile(1, 120, "+a")), fresh}, {numberedAs("s", 1, inFile(1, 100, "+a")), repeat},
+		},
 	} {
-		if isNew, err := at.pass(place{Txn: c.txn, At: c.at}, 1); isNew != c.isNew || err != nil {
-			t.Errorf("%d: %+v: new %v, %v; position %s", n, c, isNew, err, &at)
-		}
-	}
-}
-
-func TestParseEventPosition(t *testing.T) {
-	for _, bad := range []string{"", "0/16B3748 1f2e3d4c", "{}", `{"tables":""}`, `{"tables":"1","more":1}`, `{"tables":"1"`} {
-		if p, ok := parseEventPosition(bad); ok {
-			t.Errorf("%q: %v", bad, p)
-		}
-	}
-	if _, ok := parsePosition((&eventPosition{Tables: "1", Snapshot: "7"}).String()); ok {
-		t.Error("a follower of PostgreSQL takes the position")
+		t.Run(name, func(t *testing.T) {
+			at := eventPosition{tables: "1"}
+			for n, s := range steps {
+				before := at.String()
+				at.follows = at.follows && s.want == equal // else, it begins a request
+				got := became(at.pass(s.arrival, time.Unix(testTime, 0)))
+				if got != s.want {
+					t.Fatalf("event %d is %q, want %q; position %s", n, got, s.want, before)
+				}
+				if after := at.String(); (got == fresh) == (after == before) {
+					t.Fatalf("event %d is %q, and the position %s becomes %s", n, got, before, after)
+				}
+			}
+		})
 	}
 }

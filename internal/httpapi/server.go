@@ -65,7 +65,7 @@ type Config struct {
 	StreamIdle time.Duration
 
 	// Events receives events of a source. Nil: no source sends any.
-	Events *follow.Follower
+	Events *follow.Receiver
 
 	// Access configures who may make which calls. The zero value allows all calls.
 	Access Access

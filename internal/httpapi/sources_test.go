@@ -31,7 +31,8 @@ func receiving(t testing.TB, activities activity.Activities, c httpapi.Config) *
 	tables, err := follow.ParseTables([]byte(`{"tables": [{"table": "blocks", "kind": "block", "user": "blocker_id", "target": "blocked_id"}]}`), activities.Kinds())
 	must(t, err)
 	recorder, _ := activities.(*activity.Recorder)
-	c.Activities, c.Events = activities, follow.New(recorder, follow.Options{Name: "app", Tables: tables, Log: slog.New(slog.DiscardHandler)})
+	c.Activities = activities
+	c.Events = follow.NewReceiver(follow.New(recorder, follow.Options{Name: "app", Tables: tables, Log: slog.New(slog.DiscardHandler)}))
 	return httpapi.New(c)
 }
 
@@ -160,6 +161,123 @@ func TestEventBodies(t *testing.T) {
 	s.ledger.set(failing)
 	if a := s.do(t, "POST", eventsPath, eventAt("c", 200, 5)); a.Status != 200 {
 		t.Errorf("%d %s", a.Status, a.Body)
+	}
+}
+
+// TestForeignEvents: what is no message of Debezium is refused by name, wherever it is in a request,
+// and none of the request is recorded. The sender would drop what is answered 200.
+func TestForeignEvents(t *testing.T) {
+	s := open(t)
+	s.Handler = receiving(t, s.activities, httpapi.Config{})
+	good := eventAt("c", 100, 2)
+	cloud := `{"specversion":"1.0","id":"name:app;lsn:100","source":{"x":1},"type":"io.debezium.postgresql.datachangeevent","data":` + good + `}`
+	for body, sentence := range map[string]string{
+		`{}`: "an object without the members of an event", `{"payload":{}}`: "an object without the members of an event",
+		`{"schema":{"type":"struct"}}`:                               `with the members \"schema\"`,
+		`{"payload":{"payload":` + good + `}}`:                       "an object without the members of an event",
+		`{"id":2,"blocker_id":1,"blocked_id":2}`:                     `with the members \"blocked_id, blocker_id, id\"`,
+		`{"blocker_id":1,"blocked_id":2,"__deleted":"false"}`:        "ExtractNewRecordState",
+		`{"blocker_id":1,"__op":"c","__source_lsn":100}`:             "ExtractNewRecordState",
+		`{"schema":{},"payload":{"blocker_id":1,"__deleted":"f"}}`:   "ExtractNewRecordState",
+		`{"event":"block.created","data":{"blocker":1}}`:             `with the members \"data, event\"`,
+		`{"database":"app","table":"blocks","type":"insert","ts":1}`: "Maxwell",
+		`{"data":[{"blocker_id":"1"}],"database":"app","es":1,"id":1,"isDdl":false,"table":"blocks","ts":1,"type":"INSERT"}`: "Canal",
+		`{"type":"RECORD","stream":"blocks","record":{"blocker_id":1},"time_extracted":"2026-01-01T00:00:00Z"}`:              "Singer or Airbyte",
+		`{"type":"RECORD","record":{"stream":"blocks","data":{"blocker_id":1},"emitted_at":1}}`:                              "Singer or Airbyte",
+		`{"type":"STATE","value":{"bookmarks":{}}}`:                                                                          "Singer or Airbyte",
+		`{"data":{"blocker_id":1},"metadata":{"operation":"insert","schema-name":"public","table-name":"blocks"}}`:           "AWS DMS",
+		strings.Replace(cloud, `"source":{"x":1},`, ``, 1):                                                                   "CloudEvent",
+		cloud: "CloudEvent", `{"status":"BEGIN"}`: `with the members \"status\"`, `{"status":"active","id":"7"}`: "members",
+		`{"ts_ms":"2026-01-01"}`: "members", `{"ts_ms":1,"user":2}`: "members", `{"before":null,"after":{"blocker_id":1}}`: "without the members",
+		`{"ddl":"DROP TABLE blocks","ts_ms":1}`: "members",
+	} {
+		for _, all := range []string{body, "[" + good + "," + body + "]", "[" + body + "," + good + "]"} {
+			if a := s.do(t, "POST", eventsPath, all); a.Status != 422 || a.Code != "unknown_event" || !strings.Contains(a.Body, sentence) {
+				t.Errorf("%s: %d %s, want unknown_event with %q", all, a.Status, a.Body, sentence)
+			}
+		}
+	}
+	if a := s.do(t, "POST", eventsPath, "["+good+`,{"op":"i","after":{}}]`); a.Status != 422 || a.Code != "unknown_op" {
+		t.Errorf("another op: %d %s", a.Status, a.Body)
+	}
+	for _, other := range []string{
+		`{"ts_ms":1714000000000}`, `{"ts_ms":1714000000000,"ts_us":1714000000000000,"ts_ns":1714000000000000000}`,
+		`null`, `{"schema":null,"payload":null}`, `{"schema":{"type":"struct"},"payload":{"ts_ms":1}}`,
+		`{"status":"BEGIN","id":"571:53195829","event_count":null,"data_collections":null,"ts_ms":1}`,
+		`{"status":"END","id":"571:53195829","event_count":2,"data_collections":[{"data_collection":"public.blocks","event_count":2}],"ts_ms":1}`,
+		`{"source":{"file":"mysql-bin.000003","pos":219},"ts_ms":1,"databaseName":"shop","schemaName":null,"ddl":"CREATE TABLE t (id int)","tableChanges":[]}`,
+		`{"op":"m","ts_ms":1,"source":{"lsn":7},"message":{"prefix":"x","content":"eA=="}}`,
+	} {
+		s.want(t, "POST", eventsPath, other, 200, `{"recorded":0,"replayed":0,"skipped":0}`)
+	}
+	s.want(t, "POST", eventsPath, good, 200, `{"recorded":1,"replayed":0,"skipped":0}`) // nothing was recorded before
+}
+
+// binlogAt returns an event of MySQL: user 1 blocks a target, or (op d) no longer does.
+func binlogAt(op, gtid string, file, pos, target int) string {
+	row, none := fmt.Sprintf(`{"id":%d,"blocker_id":1,"blocked_id":%d}`, target, target), "null"
+	if op == "d" {
+		row, none = none, row
+	}
+	return fmt.Sprintf(`{"before":%s,"after":%s,"source":{"connector":"mysql","ts_ms":1714000000000,"snapshot":"false","db":"public",`+
+		`"table":"blocks","file":"bin.%06d","pos":%d,"row":0,"gtid":%s},"op":"%s"}`, none, row, file, pos, gtid, op)
+}
+
+// TestPlacesOfEvents: an event at a place that is not later is new, a repeat, or refused with a
+// sentence. None is answered 200 and lost.
+func TestPlacesOfEvents(t *testing.T) {
+	const group = `"aaaaaaaa-0000-11ee-8000-000000000000:%d"`
+	member := func(number, target int) string { return binlogAt("c", fmt.Sprintf(group, number), 1, number, target) }
+	const later = "offset.flush.interval.ms"
+	for name, steps := range map[string][]struct{ body, want string }{
+		"compressed": {
+			{"[" + binlogAt("c", fmt.Sprintf(group, 5), 1, 4, 2) + "," + binlogAt("c", fmt.Sprintf(group, 5), 1, 4, 3) + "," + binlogAt("c", fmt.Sprintf(group, 5), 1, 4, 4) + "]", `"recorded":3`},
+			{"[" + binlogAt("c", fmt.Sprintf(group, 5), 1, 4, 2) + "," + binlogAt("c", fmt.Sprintf(group, 5), 1, 4, 3) + "]", `"replayed":2`},
+			{binlogAt("d", fmt.Sprintf(group, 5), 1, 4, 3), `"recorded":1`}, {binlogAt("c", fmt.Sprintf(group, 5), 1, 4, 3), "provide.transaction.metadata=true"},
+		},
+		"group":             {{member(1_000_007, 2), `"recorded":1`}, {member(4, 3), `"recorded":1`}, {member(1_000_008, 4), `"recorded":1`}, {member(4, 3), `"replayed":1`}},
+		"reset":             {{binlogAt("c", "null", 7, 500, 2), `"recorded":1`}, {binlogAt("c", "null", 1, 157, 3), later}, {binlogAt("c", "null", 7, 500, 2), `"replayed":1`}},
+		"reset with GTIDs":  {{member(1, 2), `"recorded":1`}, {member(2, 3), `"recorded":1`}, {member(1, 4), later}},
+		"PostgreSQL":        {{eventAt("c", 5000, 2), `"recorded":1`}, {eventAt("c", 100, 3), later}, {eventAt("c", 5000, 2), `"replayed":1`}},
+		"far in the future": {{eventAt("c", 5000, 2), `"recorded":1`}, {eventAt("c", 9_000_000_000_000_000, 3), "no log grows as fast"}, {eventAt("c", 5100, 4), `"recorded":1`}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := open(t)
+			s.Handler = receiving(t, s.activities, httpapi.Config{})
+			for n, step := range steps {
+				a := s.do(t, "POST", eventsPath, step.body)
+				if refused := !strings.Contains(step.want, `"re`); !strings.Contains(a.Body, step.want) || a.Status != map[bool]int{false: 200, true: 422}[refused] {
+					t.Errorf("request %d: %d %s, want %s", n, a.Status, a.Body, step.want)
+				}
+			}
+		})
+	}
+}
+
+// TestLongEvents: rows with columns that nobody needs are taken, and a body that is too long says
+// which settings make it shorter.
+func TestLongEvents(t *testing.T) {
+	s := open(t)
+	s.Handler = receiving(t, s.activities, httpapi.Config{})
+	wide := func(lsn, target, length int) string {
+		return strings.Replace(eventAt("c", lsn, target), `{"id":`, `{"text":"`+strings.Repeat("x", length)+`","id":`, 1)
+	}
+	s.want(t, "POST", eventsPath, wide(100, 2, 3<<20), 200, `{"recorded":1,"replayed":0,"skipped":0}`)
+	var many []string
+	for n := range 1000 {
+		many = append(many, wide(200+n, 10+n, 10_000))
+	}
+	s.want(t, "POST", eventsPath, "["+strings.Join(many, ",")+"]", 200, `{"recorded":1000,"replayed":0,"skipped":0}`)
+	a := s.do(t, "POST", eventsPath, wide(9000, 2, 16<<20))
+	if a.Status != 413 || a.Code != "too_large" || !strings.Contains(a.Body, "16777216 bytes") || !strings.Contains(a.Body, "column.include.list") {
+		t.Errorf("a body of more than 16 MiB: %d %s", a.Status, a.Body)
+	}
+	a = s.do(t, "POST", eventsPath, "["+repeated(1001, "{}")+"]")
+	if a.Status != 400 || a.Code != "out_of_range" || !strings.Contains(a.Body, "send fewer events") {
+		t.Errorf("1,001 events: %d %s", a.Status, a.Body)
+	}
+	if a := s.do(t, "POST", "/v1/activities", strings.Repeat(" ", 2<<20)); a.Status != 413 || strings.Contains(a.Body, "debezium") {
+		t.Errorf("another body of 2 MiB: %d %s", a.Status, a.Body)
 	}
 }
 

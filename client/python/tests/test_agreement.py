@@ -132,11 +132,12 @@ CLASSES: Dict[str, Type[Error]] = {
 }
 
 INVALID = """
-    duplicate_key incomplete_row invalid_cursor invalid_id invalid_position invalid_row invalid_type
-    malformed_json malformed_message malformed_query method_not_allowed missing_field no_activity
-    not_followed not_found out_of_range repeated_parameter self_block snapshot_needed too_large
-    too_many_ids too_many_pages unexpected_body unknown_facet unknown_field unknown_kind unknown_op
-    unknown_parameter unreadable_body unsupported_media_type unsupported_op wrong_effect
+    duplicate_key incomplete_row invalid_cursor invalid_id invalid_position invalid_row
+    invalid_type malformed_json malformed_message malformed_query method_not_allowed missing_field
+    no_activity not_followed not_found out_of_range repeated_parameter self_block snapshot_needed
+    too_large too_many_ids too_many_pages unexpected_body unknown_event unknown_facet unknown_field
+    unknown_kind unknown_op unknown_parameter unreadable_body unsupported_media_type unsupported_op
+    wrong_effect
 """
 
 

@@ -99,7 +99,7 @@ func (p *Problem) Status() int {
 		return http.StatusUnsupportedMediaType
 	case activity.CodeUnknownKind, activity.CodeUnknownFacet, activity.CodeSelfBlock, activity.CodeUnsupportedOp,
 		activity.CodeWrongEffect, activity.CodeTooManyPages, activity.CodeTooManyIDs, activity.CodeInvalidPosition, activity.CodeNotFollowed,
-		CodeUnknownOp, follow.CodeIncompleteRow, follow.CodeInvalidRow, follow.CodeSnapshotNeeded:
+		CodeUnknownOp, follow.CodeUnknownEvent, follow.CodeIncompleteRow, follow.CodeInvalidRow, follow.CodeSnapshotNeeded:
 		return http.StatusUnprocessableEntity
 	case CodeUnavailable, CodeOverloaded, CodeAuditUnavailable, CodeNotYet:
 		return http.StatusServiceUnavailable

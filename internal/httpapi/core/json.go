@@ -238,6 +238,13 @@ func BareUser(do func(ctx context.Context, k *Call, user string) (any, error)) H
 func Requested[T any](
 	l *Limits, strict json.Options, do func(ctx context.Context, k *Call, user string, req T) (any, error),
 ) Handler {
+	return RequestedUpTo(l, l.MaxBody, strict, do)
+}
+
+// RequestedUpTo is Requested for a call with another limit of the body's length, in bytes.
+func RequestedUpTo[T any](
+	l *Limits, most int64, strict json.Options, do func(ctx context.Context, k *Call, user string, req T) (any, error),
+) Handler {
 	return func(k *Call) error {
 		if _, err := Query(k); err != nil {
 			return err
@@ -250,7 +257,7 @@ func Requested[T any](
 			}
 		}
 		var req T
-		done, err := l.ReadBody(k, func(body io.Reader) error { return ExplainJSON(json.UnmarshalRead(body, &req, strict)) })
+		done, err := l.readUpTo(k, most, func(body io.Reader) error { return ExplainJSON(json.UnmarshalRead(body, &req, strict)) })
 		if err != nil {
 			return err
 		}

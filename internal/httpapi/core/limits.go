@@ -120,6 +120,10 @@ func (l *Limits) BoundRequests(limit int) {
 	l.work.SetMaxWaiting(limit - limit/4)
 }
 
+// MaxEvents returns the limit of a body with events, in bytes: sixteen times that of others by
+// default. Their rows have columns that nobody needs. Several bodies fit into the budget.
+func (l *Limits) MaxEvents() int64 { return max(l.MaxBody, min(16<<20, l.bodies.Limit/4)) }
+
 // Load returns how much of each limit is in use.
 func (l *Limits) Load() (load metrics.Load) {
 	load.Requests, load.RequestsLimit = l.requests.taken()

@@ -18,7 +18,7 @@ import (
 type Operations struct {
 	Activities activity.Activities
 	Recorder   *activity.Recorder // the activities; nil without a ledger
-	Events     *follow.Follower   // of the source whose events are taken; nil: there is none
+	Events     *follow.Receiver   // of the source whose events are taken; nil: there is none
 	Sampler    *sampler.Sampler
 	Access     *Access
 	Limits     *Limits

@@ -98,18 +98,22 @@ func MediaType(r *http.Request, wanted ...string) (string, error) {
 	return given, nil
 }
 
-// ReadBody calls read with the JSON body, if it is not too long. The caller calls done when it no
-// longer needs what read returned.
+// ReadBody calls read with the JSON body, if it is not longer than MaxBody. The caller calls done
+// when it no longer needs what read returned.
 func (l *Limits) ReadBody(k *Call, read func(body io.Reader) error) (done func(), err error) {
+	return l.readUpTo(k, l.MaxBody, read)
+}
+
+func (l *Limits) readUpTo(k *Call, most int64, read func(body io.Reader) error) (done func(), err error) {
 	r := k.Request()
 	if _, err := MediaType(r, TypeJSON); err != nil {
 		return nil, err
 	}
-	if r.ContentLength > l.MaxBody {
-		return nil, TooLarge(l.MaxBody)
+	if r.ContentLength > most {
+		return nil, TooLarge(most)
 	}
 	// MaxBytesReader needs net/http's own writer to close the connection at the limit.
-	body := l.Hold(k, http.MaxBytesReader(k.Response().Writer, r.Body, l.MaxBody))
+	body := l.Hold(k, http.MaxBytesReader(k.Response().Writer, r.Body, most))
 	sound := false
 	defer func() {
 		if !sound { // also after a panic

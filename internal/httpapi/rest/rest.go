@@ -64,7 +64,7 @@ func Routes(o *core.Operations) []core.Route {
 		{Method: http.MethodPost, Path: "/v1/activities", Handle: a.batch, Scopes: write},
 		{
 			Method: http.MethodPost, Path: "/v1/sources/:name/events", Scopes: []access.Scope{access.SourceWrite},
-			Handle: o.WithLedger("events of a source", core.Requested(a.limits, events, a.receive)),
+			Handle: o.WithLedger("events of a source", explainLength(core.RequestedUpTo(a.limits, a.limits.MaxEvents(), events, a.receive))),
 		},
 	}
 	for _, k := range a.kinds.All() {

@@ -2,7 +2,9 @@ package rest
 
 import (
 	"context"
+	"errors"
 
+	"github.com/feedfilter/feedfilter/activity"
 	"github.com/feedfilter/feedfilter/internal/follow"
 	"github.com/feedfilter/feedfilter/internal/httpapi/core"
 )
@@ -10,14 +12,30 @@ import (
 // maxEvents is the number of events of a source that a request may have.
 const maxEvents = 1000
 
+// explainLength says in the error of a request that is too long what to do. The sender sends it
+// again as it is, for ever.
+func explainLength(handle core.Handler) core.Handler {
+	return func(k *core.Call) error {
+		err := handle(k)
+		bad, ok := errors.AsType[*activity.InvalidError](err)
+		switch {
+		case ok && bad.Code == core.CodeTooLarge:
+			bad.Message += ": leave out columns with debezium.source.column.include.list, or send fewer events"
+		case ok && bad.Code == activity.CodeOutOfRange && bad.Field == "":
+			bad.Message += ": send fewer events in a request"
+		}
+		return err
+	}
+}
+
 // receive records events of a source.
 func (a *api) receive(ctx context.Context, k *core.Call, _ string, events follow.Events) (any, error) {
 	name, err := core.PathID(k, "name")
 	if err != nil {
 		return nil, err
 	}
-	f := a.operations.Events
-	if f == nil || name != f.Name {
+	r := a.operations.Events
+	if r == nil || name != r.Name() {
 		return nil, &core.Problem{Code: core.CodeNotFound, Message: "the service takes no events of such a source"}
 	}
 	k.Note("follow", "", "", "")
@@ -26,7 +44,7 @@ func (a *api) receive(ctx context.Context, k *core.Call, _ string, events follow
 	}
 	ctx, cancel := context.WithTimeout(ctx, DeleteTimeout)
 	defer cancel()
-	got, err := f.Receive(ctx, events)
+	got, err := r.Receive(ctx, events)
 	k.NoteDeleted(got.Recorded)
 	return got, err
 }

@@ -1,0 +1,380 @@
+package follow
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/feedfilter/feedfilter/activity"
+	"github.com/feedfilter/feedfilter/activity/ledger"
+	"github.com/feedfilter/feedfilter/activity/pages"
+)
+
+// Receiver records the events of a source that sends its changes: see [Receiver.Receive]. It may be
+// used by several goroutines.
+type Receiver struct {
+	// follower has what both ways of following share: the mapping of rows and what becomes of those
+	// that are not valid, the name of the source, and the figures. It does not run.
+	follower *Follower
+	now      func() time.Time
+}
+
+// NewReceiver returns a receiver for the source of f, which must not run.
+func NewReceiver(f *Follower) *Receiver { return &Receiver{follower: f, now: time.Now} }
+
+// Name returns the name of the source.
+func (r *Receiver) Name() string { return r.follower.Name }
+
+// Received counts events of the tables.
+type Received struct {
+	Recorded int `json:"recorded"`
+	Replayed int `json:"replayed"` // recorded before
+	Skipped  int `json:"skipped"`  // with an invalid row
+}
+
+// Receive records events, in any number of processes. When it returns nil, every View that begins
+// afterwards has them, and a snapshot at its end. After an error, send them again.
+//
+// An [*activity.InvalidError] means that an event can never be recorded as it is. If one is no
+// event at all, nothing is recorded. Other errors are an [*activity.UnavailableError]: also while
+// another call records events, as ledger.ErrFenced.
+func (r *Receiver) Receive(ctx context.Context, events Events) (Received, error) {
+	changes, err := r.sort(events)
+	if err != nil {
+		return Received{}, err
+	}
+	f := r.follower
+	// The holder is the same in all processes, so any of them may record the next events.
+	src, err := f.recorder.Follow(ctx, f.Name, "events", f.tables.Kinds(), leaseTime, false)
+	if taken, ok := errors.AsType[*ledger.FollowedError](err); ok {
+		return Received{}, refused(activity.CodeFollowed, "%v", taken)
+	}
+	if err != nil {
+		return Received{}, pages.Unavailable("ledger", err)
+	}
+	i := newIntake(r, src)
+	err = i.settle(ctx)
+	for _, c := range changes {
+		if err != nil {
+			break
+		}
+		err = at(c.index, i.take(ctx, c))
+	}
+	if err == nil {
+		err = i.flush(ctx)
+	}
+	if err == nil {
+		err = src.Reach(ctx)
+	}
+	f.active.Store(err == nil)
+	if _, invalid := errors.AsType[*activity.InvalidError](err); invalid {
+		return i.got, err
+	}
+	return i.got, pages.Unavailable("ledger", err)
+}
+
+// change is an event that concerns the tables.
+type change struct {
+	*Event
+
+	index    int      // in the request
+	tables   []*Table // as which its table counts; none: it is only the end of a snapshot
+	snapshot string   // "true" or "last" for a row of a snapshot, or "incremental"
+	arrival  arrival  // of an event of the log
+}
+
+// sort returns the changes that concern the tables. Nothing is recorded before all events are known
+// to be some.
+func (r *Receiver) sort(events Events) (all []change, err error) {
+	for n, e := range events {
+		e, err := e.change()
+		if err != nil {
+			return nil, at(n, err)
+		}
+		if e == nil {
+			continue
+		}
+		c := change{Event: e, index: n, tables: r.follower.named(e.Source.table())}
+		if e.Op == "r" {
+			c.snapshot = cmp.Or(strings.Trim(string(e.Source.Snapshot), `"`), "true")
+		}
+		switch {
+		case e.Op == "r" && c.snapshot != "incremental":
+		case len(c.tables) == 0:
+			continue
+		case e.Op != "r":
+			if c.arrival, err = e.arrival(); err != nil {
+				return nil, at(n, err)
+			}
+		}
+		all = append(all, c)
+	}
+	return all, nil
+}
+
+// at notes in an error which event it is of.
+func at(index int, err error) error {
+	if bad, ok := errors.AsType[*activity.InvalidError](err); ok {
+		bad.Field = strconv.Itoa(index)
+	}
+	return err
+}
+
+// intake records the events of a call.
+type intake struct {
+	receiver *Receiver
+	follower *Follower // of the receiver
+	source   *activity.Source
+	at       eventPosition // after pending; without tables: the ledger's is not one of them
+	why      string        // there are no tables
+	pending  []activity.SourceChange
+	got      Received
+}
+
+func newIntake(r *Receiver, src *activity.Source) *intake {
+	i := &intake{receiver: r, follower: r.follower, source: src}
+	at, ok := parseEventPosition(src.Position)
+	switch {
+	case src.Position == "":
+		i.at.tables = r.follower.fingerprint
+	case !ok:
+		i.why = "the ledger's position is not one of events of this version"
+	case at.tables != r.follower.fingerprint:
+		i.why = "the file of tables has changed"
+	default:
+		i.at = at
+	}
+	return i
+}
+
+// take adds what an event says.
+func (i *intake) take(ctx context.Context, c change) error {
+	switch {
+	case c.Op == "r" && c.snapshot != "incremental":
+		return i.takeRead(ctx, c)
+	case i.at.tables == "":
+		return refused(CodeSnapshotNeeded, "%s: take a new snapshot", i.why)
+	case c.Op == "r":
+		return i.takeChunk(ctx, c)
+	}
+	next := i.at
+	isNew, err := next.pass(c.arrival, i.receiver.now())
+	i.at.follows = next.follows
+	switch {
+	case errors.Is(err, errEqual), errors.Is(err, errMany):
+		return refused(activity.CodeInvalidPosition, "%v (%s)", err, c.arrival.describe())
+	case errors.Is(err, errJump):
+		return refused(CodeSnapshotNeeded, "%v: if the server is another, take a new snapshot (%s, after %s)",
+			err, c.arrival.describe(), i.at.last.describe())
+	case err != nil:
+		return refused(CodeSnapshotNeeded, "%v (%s, after %s)", err, c.arrival.describe(), i.at.last.describe())
+	case !isNew:
+		i.got.Replayed++
+		return nil
+	case i.at.reading: // a snapshot that did not say that it ended
+		if err := i.finish(ctx); err != nil {
+			return err
+		}
+		next.reading = false
+	}
+	if c.Op == "t" {
+		err = i.truncate(ctx, c)
+	} else {
+		err = i.add(ctx, c, false)
+	}
+	i.at = next
+	return err
+}
+
+// takeRead adds a row of a snapshot. Rows of one that has ended, or that was interrupted before the
+// last one began, arrive late: the ledger has what came after them.
+func (i *intake) takeRead(ctx context.Context, c change) error {
+	i.at.follows = false
+	switch of, at := c.Source.snapshot(); {
+	case i.at.reads(of):
+	case i.at.over(of):
+		i.got.Replayed++
+		return nil
+	default:
+		if err := i.flush(ctx); err != nil {
+			return err
+		}
+		if err := i.source.StartOver(ctx); err != nil {
+			return err
+		}
+		i.at.tables = i.follower.fingerprint
+		i.at.begin(of, at)
+	}
+	err := i.add(ctx, c, true)
+	if err == nil && c.snapshot == "last" {
+		err = i.finish(ctx)
+	}
+	return err
+}
+
+// takeChunk adds a row of an incremental snapshot, which stands nowhere in the log. Beside another
+// snapshot, it is one of its rows: only the log ends that.
+func (i *intake) takeChunk(ctx context.Context, c change) error {
+	i.at.follows = false
+	_, at := c.Source.snapshot()
+	mark := c.mark(at.String())
+	if i.at.chunk.has(mark) {
+		i.got.Replayed++
+		return nil
+	}
+	i.at.chunk = i.at.chunk.with(mark, maxChunk)
+	return i.add(ctx, c, i.at.reading)
+}
+
+// finish ends the reading of a snapshot: what none of its rows gives is removed. The position says
+// so at the end, so this can be repeated from the beginning.
+func (i *intake) finish(ctx context.Context) error {
+	if err := i.flush(ctx); err != nil {
+		return err
+	}
+	if err := i.sweep(ctx, i.follower.tables.Kinds(), activity.SourceChange{Reading: true}); err != nil {
+		return err
+	}
+	i.at.reading = false
+	if err := i.flush(ctx); err != nil {
+		return err
+	}
+	i.follower.snapshots.Add(1)
+	return i.settle(ctx)
+}
+
+// settle forgets what a snapshot needed, between its end and the next change.
+func (i *intake) settle(ctx context.Context) error {
+	if !i.at.last.snapshot || i.at.reading {
+		return nil
+	}
+	return i.source.Settle(ctx, i.source.Position)
+}
+
+// sweep makes the change c of each activity of the kinds.
+func (i *intake) sweep(ctx context.Context, kinds []string, c activity.SourceChange) error {
+	var group []activity.SourceChange
+	record := func() error {
+		err := i.source.Record(ctx, i.source.Position, group)
+		group = group[:0]
+		return err
+	}
+	err := i.follower.recorder.Export(ctx, "", func(a activity.Activity) error {
+		if !slices.Contains(kinds, a.Kind) {
+			return nil
+		}
+		c.User, c.Kind, c.Target = a.User, a.Kind, a.Target
+		if group = append(group, c); len(group) < snapshotGroup {
+			return nil
+		}
+		return record()
+	})
+	if err == nil {
+		err = record()
+	}
+	return err
+}
+
+// flush records the pending changes, and the position after them.
+func (i *intake) flush(ctx context.Context) error {
+	if i.at.tables == "" {
+		return nil
+	}
+	to := i.at.String()
+	if len(i.pending) == 0 && to == i.source.Position {
+		return nil
+	}
+	err := i.source.Record(ctx, to, i.pending)
+	if errors.Is(err, ledger.ErrStrayRow) {
+		return refused(CodeSnapshotNeeded, "an unknown row was changed or deleted: take a new snapshot")
+	}
+	if err == nil {
+		i.pending = nil
+	}
+	return err
+}
+
+// add adds the changes that an event makes. reading: its row is one of a snapshot.
+func (i *intake) add(ctx context.Context, c change, reading bool) error {
+	at := time.UnixMilli(c.Source.Millis)
+	if c.Source.Millis == 0 {
+		at = time.Now()
+	}
+	count := &i.got.Recorded
+	for n, t := range c.tables {
+		changes, err := i.change(c.Event, t, at)
+		if bad, invalid := errors.AsType[*rowError](err); invalid {
+			if err := i.follower.refuse(ctx, bad); err != nil {
+				return refused(CodeInvalidRow, "%s: %s", bad.clear(), correctRow)
+			}
+			count = &i.got.Skipped
+		} else if err != nil {
+			return err
+		}
+		for k := range changes {
+			if changes[k].Reading = reading; c.Op == "r" {
+				changes[k].Added[0].Row = c.hash() + uint64(n)
+			}
+		}
+		i.pending = append(i.pending, changes...)
+	}
+	*count += min(1, len(c.tables)) // 0: the last of a snapshot, of another table
+	return nil
+}
+
+// truncate ends what a table gives, if no other table gives activities of its kinds.
+func (i *intake) truncate(ctx context.Context, c change) error {
+	var kinds []string
+	for _, t := range c.tables {
+		if slices.ContainsFunc(i.follower.tables, func(o Table) bool { return o.Kind == t.Kind && o.Table != t.Table }) {
+			return refused(CodeSnapshotNeeded,
+				"%s was truncated, and other tables give the kind %s: take a new snapshot", t.Table, t.Kind)
+		}
+		kinds = append(kinds, t.Kind)
+	}
+	if err := i.flush(ctx); err != nil {
+		return err
+	}
+	i.got.Recorded++
+	return i.sweep(ctx, kinds, activity.SourceChange{Whole: true})
+}
+
+// change returns the changes of what a table gives. With a [*rowError], which says that the new row
+// is not valid, it returns the changes of all else.
+func (i *intake) change(e *Event, t *Table, at time.Time) (changes []activity.SourceChange, err error) {
+	skip := i.follower.Skip
+	var before, after row
+	if e.Op == "u" || e.Op == "d" {
+		before, err = e.row(t, "before", e.Before, nil)
+		if bad, invalid := errors.AsType[*rowError](err); invalid && skip {
+			before, err = nil, nil // it was never recorded
+		} else if invalid {
+			return nil, incomplete(t, "before is not valid: %v", bad)
+		}
+	}
+	var refused error // the new row has a value that no row may have
+	if e.Op != "d" && err == nil {
+		after, err = e.row(t, "after", e.After, before)
+		if bad, invalid := errors.AsType[*rowError](err); invalid {
+			after, err, refused = nil, nil, bad
+		}
+	}
+	if before != nil && err == nil && !skip { // where PostgreSQL has no old value, Debezium has 0 or ""
+		_, err = t.gives(before, i.follower.Kinds)
+		if bad, invalid := errors.AsType[*rowError](err); invalid {
+			return nil, incomplete(t, "before is not valid: %v", bad)
+		}
+	}
+	if err == nil && (refused == nil || before != nil) {
+		changes, err = i.follower.changes(t, at, before, after)
+	}
+	err = cmp.Or(err, refused)
+	if _, invalid := errors.AsType[*rowError](err); err != nil && !invalid {
+		return nil, incomplete(t, "%v", err)
+	}
+	return changes, err
+}
