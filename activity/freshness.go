@@ -159,9 +159,8 @@ func (w *wait) passed(sources []ledger.Source) error {
 	return nil
 }
 
-// Behind names those of the kinds whose activities may be old: those of a source that has not been
-// followed for longer than Config.FollowedWithin, as far as this process knows, or that has not been
-// read whole yet.
+// Behind names those of the kinds whose activities may be old, as far as this process knows. Their
+// source has not been followed for longer than Config.FollowedWithin, or was never read whole.
 func (r *Recorder) Behind(kinds []Kind) (all []Degraded) {
 	sources := r.pages.Sources()
 	if len(sources) == 0 || r.followedWithin <= 0 {

@@ -291,3 +291,19 @@ func TestFollowAlteredBeforeTheRead(t *testing.T) {
 		})
 	}
 }
+
+// TestFollowReadMeetsAlter alters a table while the follower reads it. That waits for the read, and
+// all who look at the table meanwhile wait behind it. The follower does not wait for itself.
+func TestFollowReadMeetsAlter(t *testing.T) {
+	t.Parallel()
+	a := newApp(t)
+	a.exec(`INSERT INTO blocks (blocked_id) SELECT n FROM generate_series(1, 700000) n`) // give nothing
+	a.start(a.follower("one"))
+	soon(t, "the read", func() (reads bool) {
+		must(t, a.conn.QueryRow(t.Context(), `SELECT EXISTS (SELECT FROM pg_stat_activity
+			WHERE pid <> pg_backend_pid() AND state <> 'idle' AND query LIKE 'SELECT %ONLY "public"."blocks"')`).Scan(&reads))
+		return reads
+	})
+	a.exec(`ALTER TABLE blocks REPLICA IDENTITY FULL`)
+	a.after()
+}

@@ -268,7 +268,8 @@ func TestEventsEndInTheModel(t *testing.T) {
 }
 
 // TestLateSnapshotEvents: a row of a snapshot that has ended begins no new snapshot, which would
-// remove all that it lacks, and brings nothing back. So does one of a snapshot that was interrupted.
+// remove all that it lacks, and brings nothing back. So does one of a snapshot that was
+// interrupted.
 func TestLateSnapshotEvents(t *testing.T) {
 	t.Parallel()
 	s := newSink(t)

@@ -179,7 +179,11 @@ func (f *Follower) read(
 			return at, nil, err
 		}
 	}
-	return at, known, f.unaltered(ctx, known)
+	// Who waits to alter a table must not wait for this transaction while it waits for them.
+	if err := tx.Rollback(ctx); err != nil {
+		return at, nil, err
+	}
+	return at, known, f.unaltered(ctx, conn, known)
 }
 
 // exported is a snapshot that a connection has exported, and the position that it is of.
@@ -209,19 +213,13 @@ func (f *Follower) createSlot(ctx context.Context, exporter *pgx.Conn, r *readin
 	return exported{made.SnapshotName, at}, err
 }
 
-// unaltered returns an error if the catalog is not the known one any more. Tables that a
-// transaction has read cannot be altered before it ends. One that was truncated or rewritten before
-// it was read, but after the snapshot, has no rows in the snapshot.
+// unaltered returns an error if the catalog is not the known one any more. A table that was
+// truncated or rewritten before it was read, but after the snapshot, has no rows in the snapshot.
 //
 // It also returns an error if the source lacks something now. It may have been altered after it was
 // inspected and before the snapshot. All later looks would find what is lacking as it is known. As
 // the catalog is the known one before and after this inspection, the inspection is one of it.
-func (f *Follower) unaltered(ctx context.Context, known *catalog) error {
-	conn, err := f.connect(ctx, false) // sees the present
-	if err != nil {
-		return err
-	}
-	defer conn.Close(context.WithoutCancel(ctx)) //nolint:errcheck // it only read
+func (f *Follower) unaltered(ctx context.Context, conn *pgx.Conn, known *catalog) error {
 	if err := f.wantAll(ctx, conn); err != nil {
 		return err
 	}
