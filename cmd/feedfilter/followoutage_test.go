@@ -106,8 +106,8 @@ func TestFollowOutages(t *testing.T) {
 	dropped(commit(`INSERT INTO blocks VALUES (1, 10)`), 10)
 }
 
-// While nobody can follow the source, a feed that has to be fresh gets 503 not_yet, and after a time
-// every answer names the kind as degraded.
+// While nobody can follow the source, a feed that has to be fresh gets 503 not_yet, and after a
+// time every answer names the kind as degraded.
 func TestFollowedWithin(t *testing.T) {
 	source := pgtest.Start(t, "wal_level=logical")
 	conn, err := pgx.Connect(t.Context(), source.URL())

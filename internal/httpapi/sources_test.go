@@ -164,8 +164,8 @@ func TestEventBodies(t *testing.T) {
 	}
 }
 
-// TestForeignEvents: what is no message of Debezium is refused by name, wherever it is in a request,
-// and none of the request is recorded. The sender would drop what is answered 200.
+// TestForeignEvents: what is no message of Debezium is refused by name, wherever it is in a
+// request, and none of the request is recorded. The sender would drop what is answered 200.
 func TestForeignEvents(t *testing.T) {
 	s := open(t)
 	s.Handler = receiving(t, s.activities, httpapi.Config{})
