@@ -96,8 +96,17 @@ func TestFollowedWithin(t *testing.T) {
 	ctx := t.Context()
 	g := newRig(t, &favfilter.Memory{}, 4)
 	g.afterTimeout = 20 * time.Millisecond
+	polled := func() { // the second answer after the first is of a poll that began after this call
+		t.Helper()
+		answers := 0
+		must(t, g.pages.Reach(ctx, func([]ledger.Source) (bool, error) {
+			answers++
+			return answers > 2, nil
+		}))
+	}
 	within := func(kinds ...string) string {
 		t.Helper()
+		polled()
 		want := Freshness{Within: time.Minute}
 		for _, name := range kinds {
 			k, _ := g.kinds.Named(name)
@@ -117,6 +126,7 @@ func TestFollowedWithin(t *testing.T) {
 		}
 	}
 	behind := func() (all string) {
+		polled()
 		for _, d := range g.Behind(g.kinds.All()) {
 			all += d.Kind + ": " + d.Reason + "\n"
 		}
@@ -148,9 +158,6 @@ func TestFollowedWithin(t *testing.T) {
 	_, err = g.Follow(ctx, "other", "one", []string{"hide"}, time.Hour, false)
 	must(t, err)
 	must(t, app.Renew(ctx, time.Hour, g.Now().Add(-20*time.Second)))
-	if late, ok := errors.AsType[*NotYetError](g.Await(ctx, Freshness{After: "other 0/1"})); !ok || late.Source != "other" {
-		t.Errorf("a position of another source: %v", late)
-	}
 	check("another source", within("block"), "fresh")
 	check("another source", within("like", "hide"), "other nobody has followed it yet")
 	check("another source", within(), "other nobody has followed it yet")

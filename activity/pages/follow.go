@@ -60,7 +60,8 @@ type poller struct {
 	layout    *layout
 	due       *dueQueue
 	follow    follower
-	recovered func() // set by the rebuilder: called when the ledger can be read again
+	recovered func()           // set by the rebuilder: called when the ledger can be read again
+	now       func() time.Time // of Config, in place of the ledger's clock; nil: none
 }
 
 // newPoller returns the poller of a ledger. Without a clock, the storage gets that of the ledger.
@@ -75,6 +76,7 @@ func newPoller(s *storage, l *ledger.Ledger, bound time.Duration) *poller {
 		due:       newDueQueue(),
 		follow:    follower{bound: max(0, bound)},
 		recovered: func() {},
+		now:       s.now,
 	}
 	if s.now == nil {
 		s.now = p.ledgerTime
@@ -136,6 +138,10 @@ func (pl *poller) ledgerTime() time.Time {
 // bounds returns the bounds between which the ledger's clock is now, however long the last poll
 // took.
 func (pl *poller) bounds() (earliest, latest time.Time) {
+	if pl.now != nil {
+		now := pl.now()
+		return now, now
+	}
 	now := time.Now()
 	read := pl.follow.clock.Load()
 	if read == nil { // never polled
