@@ -165,6 +165,18 @@ func (f *Follower) read(
 			return at, nil, fmt.Errorf("%w: %s", errAltered, differs)
 		}
 	}
+	if err := f.readTables(ctx, src, conn, r, to); err != nil {
+		return at, nil, err
+	}
+	// Who waits to alter a table must not wait for this transaction while it waits for them.
+	if err := tx.Rollback(ctx); err != nil {
+		return at, nil, err
+	}
+	return at, known, f.unaltered(ctx, conn, known)
+}
+
+// readTables spills what the rows of all tables give, as conn sees them.
+func (f *Follower) readTables(ctx context.Context, src *activity.Source, conn *pgx.Conn, r *reading, to *spill) error {
 	in := partsOf(src)
 	for i := range f.tables {
 		t := &f.tables[i]
@@ -176,14 +188,10 @@ func (f *Follower) read(
 			return err
 		}
 		if err := f.readTable(ctx, conn, t, &r.pace, add, r.refuse); err != nil {
-			return at, nil, err
+			return err
 		}
 	}
-	// Who waits to alter a table must not wait for this transaction while it waits for them.
-	if err := tx.Rollback(ctx); err != nil {
-		return at, nil, err
-	}
-	return at, known, f.unaltered(ctx, conn, known)
+	return nil
 }
 
 // exported is a snapshot that a connection has exported, and the position that it is of.
