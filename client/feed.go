@@ -57,9 +57,9 @@ type FilterRequest struct {
 	// feed has all that it had committed up to there. If the service has not got there in time, the
 	// error has the code "not_yet". "": what was recorded before the call.
 	After string
-	// Within is a time before the call, of 1 ms to 24 h: the feed has all that the app's database
-	// had committed until then, or the error has the code "not_yet". 0: no time. It needs a service
-	// of this version.
+	// Within is a time before the call, of 1 ms to 24 h. The feed has all that the app's database
+	// had committed until then. Otherwise the error has the code "not_yet". 0: no time. It needs a
+	// service of this version.
 	Within time.Duration
 
 	// Answer is what the feed lists: AnswerKept, the default, or AnswerDropped. AnswerDropped needs

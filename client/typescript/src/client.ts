@@ -59,8 +59,8 @@ export class FeedFilter {
 
   /**
    * Returns what a feed of the viewer with the lists does with the post, and why. If its id is "",
-   * returns everything between the viewer and the author. `after` and `withinMs` are as in `filter`. The service
-   * must have a ledger.
+   * returns everything between the viewer and the author. `after` and `withinMs` are as in
+   * `filter`. The service must have a ledger.
    */
   explain(
     viewer: string, post: Post,

@@ -101,8 +101,8 @@ export interface FilterRequest<P extends Post = Post> {
    */
   after?: string | undefined;
   /**
-   * A time before the call in milliseconds, 1 to 86,400,000: the feed has all that the followed
-   * database of the app had committed until then, or the error has the code "not_yet".
+   * A time before the call in milliseconds, 1 to 86,400,000. The feed has all that the followed
+   * database of the app had committed until then. Otherwise the error has the code "not_yet".
    */
   withinMs?: number | undefined;
 }

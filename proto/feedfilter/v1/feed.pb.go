@@ -121,8 +121,8 @@ type FilterRequest struct {
 	// A position of the followed database of the app, such as "0/16B3748": the answer has all that it
 	// had committed up to there. "": what was recorded before the call.
 	After string `protobuf:"bytes,17,opt,name=after,proto3" json:"after,omitempty"`
-	// A time such as "2s": the answer has all that the followed database of the app had committed that
-	// long before the call. From 1ms to 24h. "": no time.
+	// A time such as "2s": the answer has all that the followed database of the app had committed
+	// that long before the call. From 1ms to 24h. "": no time.
 	Within        string `protobuf:"bytes,18,opt,name=within,proto3" json:"within,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

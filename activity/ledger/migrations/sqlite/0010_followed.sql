@@ -1,2 +1,3 @@
--- All that the source had committed until then is in the ledger, in microseconds of its clock; 0: not known.
+-- All that the source had committed until then is in the ledger, in microseconds of the ledger's
+-- clock; 0: not known.
 ALTER TABLE sources ADD COLUMN followed INTEGER NOT NULL DEFAULT 0;

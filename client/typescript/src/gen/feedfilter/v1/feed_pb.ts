@@ -148,8 +148,8 @@ export type FilterRequest = Message<"feedfilter.v1.FilterRequest"> & {
   after: string;
 
   /**
-   * A time such as "2s": the answer has all that the followed database of the app had committed that
-   * long before the call. From 1ms to 24h. "": no time.
+   * A time such as "2s": the answer has all that the followed database of the app had committed
+   * that long before the call. From 1ms to 24h. "": no time.
    *
    * @generated from field: string within = 18;
    */
