@@ -62,10 +62,10 @@ func (p *Page) admit(b Batch) State {
 // removal, two bits for every forty-fifth.
 const LeastCleared = 3
 
-// applyGuarded applies a guarded batch, unless it might set over five eighths of the bits: most
-// other keys would look present. It removes keys first, and only if all can be. Clearing the
-// bits of one key cannot affect a key examined earlier: a bit in a region whose collision bit is
-// clear belongs to one key only.
+// applyGuarded applies a guarded batch, unless it could take the page past its rate: readers use
+// the page until the caller has replaced it. It removes keys first, and only if all can be.
+// Clearing the bits of one key cannot affect a key examined earlier: a bit in a region whose
+// collision bit is clear belongs to one key only.
 func (p *Page) applyGuarded(b Batch) (state State, fewest uint8) {
 	type removal struct {
 		layer *layer
@@ -91,7 +91,7 @@ func (p *Page) applyGuarded(b Batch) (state State, fewest uint8) {
 		}
 		removals[i] = removal{l, len(own)}
 	}
-	if len(b.Add) > 0 && 8*(int(p.header.Set)+len(b.Add)*int(p.header.Shape.Hashes)) > 5*int(p.totalBits()) {
+	if b.overfills(p.header) {
 		return Overfull, 0
 	}
 	from := 0

@@ -31,12 +31,13 @@ func keyHashes(keys ...int) []favfilter.Hash {
 	return hs
 }
 
-// change removes keys and adds others, as one guarded batch. It rebuilds a jammed page.
-func (l *ledgered) change(t *rapid.T, remove, add []int) {
+// change removes keys and adds others, as one guarded batch with a rate, or none if that is 0. It
+// rebuilds a jammed or overfull page.
+func (l *ledgered) change(t *rapid.T, rate float64, remove, add []int) {
 	h := l.page.Header()
 	before := encoded(l.page)
 	res := l.page.Apply(favfilter.Batch{
-		ID: favfilter.PageID{Number: h.Number}, Identity: h.Identity, Sequence: h.Sequence + 1,
+		ID: favfilter.PageID{Number: h.Number}, Identity: h.Identity, Sequence: h.Sequence + 1, Rate: rate,
 		Remove: keyHashes(remove...), Add: keyHashes(add...),
 	})
 	for _, k := range remove {
@@ -49,6 +50,9 @@ func (l *ledgered) change(t *rapid.T, remove, add []int) {
 	case res.State == favfilter.Applied:
 		if res.Header != l.page.Header() || res.Header.Sequence != h.Sequence+1 {
 			t.Fatalf("applied at %+v, page at %+v", res.Header, l.page.Header())
+		}
+		if limit := h.Shape.Limit(rate); rate > 0 && len(add) > 0 && (res.Header.Set > limit || h.Grown > 0) {
+			t.Fatalf("%d bits of %d layers are set, the rate allows %d of one", res.Header.Set, h.Grown+1, limit)
 		}
 	case res.State == favfilter.Jammed && len(remove) > 0, res.State == favfilter.Overfull && len(add) > 0:
 		if !bytes.Equal(encoded(l.page), before) {
@@ -111,7 +115,8 @@ func TestPageInGuardedUse(t *testing.T) {
 		l := &ledgered{page: emptyPage(t, drawShape(t)), live: map[int]bool{}}
 		t.Repeat(map[string]func(*rapid.T){
 			"batch": func(t *rapid.T) {
-				l.change(t, l.draw(t, "remove", true), l.draw(t, "add", false))
+				rate := rapid.SampledFrom([]float64{0, 0.1}).Draw(t, "rate")
+				l.change(t, rate, l.draw(t, "remove", true), l.draw(t, "add", false))
 			},
 			"insert": func(t *rapid.T) {
 				for _, k := range l.draw(t, "insert", false) {

@@ -110,7 +110,7 @@ const (
 	Foreign                   // the page has another identity
 	Torn                      // the page is damaged, or its two strings are of different builds
 	Jammed                    // a removal could clear fewer than three bits; nothing changed
-	Overfull                  // the keys to add could set more than five eighths of the bits; nothing changed
+	Overfull                  // the keys to add could take the page past the rate; nothing changed
 )
 
 func (s State) String() string {
@@ -132,22 +132,41 @@ type Batch struct {
 	Sequence uint64
 
 	// Rate is the false-positive rate that no added key may take the page past: 1e-11 to 0.5, or 0
-	// for no limit. A page whose newest layer is full gets another layer, for twice as many keys.
+	// for no limit.
+	//
+	// A page of one layer that the keys of a guarded batch could take past it is Overfull, and so is
+	// a page of several layers. The caller then replaces the page with a larger one.
+	//
+	// Without a guard, a page whose newest layer is full gets another layer, for twice as many keys.
 	// The first layer gets half of Rate, so its shape is that of [ShapeFor] for half of Rate. Each
 	// further layer gets half as much as the previous one. Lookups take longer with each layer.
-	// Keys are Full once the page can grow no further. Ignored in a guarded batch.
+	// Keys are Full once the page can grow no further.
 	Rate float64
 
 	Remove, Add []Hash // a guarded batch names no key twice
 }
 
-// Limit returns the number of set bits at which a page of one layer, of shape s, grows to take more
-// keys of b. Limit returns math.MaxUint32 if there is no limit.
+// Limit returns the number of set bits that a page of one layer, of shape s, may have after a
+// guarded batch. For one without a guard it is the number at which the page grows to take more keys
+// of b. Limit returns math.MaxUint32 if there is no limit.
 func (b Batch) Limit(s Shape) uint32 {
-	if b.Sequence > 0 {
+	switch {
+	case b.Rate == 0:
 		return math.MaxUint32
+	case b.Sequence > 0:
+		return s.Limit(b.Rate)
+	default:
+		return limitOf(s, b.Rate, 0)
 	}
-	return limitOf(s, b.Rate, 0)
+}
+
+// overfills reports whether the keys of a guarded batch could take the page past the rate.
+func (b Batch) overfills(h Header) bool {
+	if len(b.Add) == 0 || b.Rate == 0 {
+		return false
+	}
+	most := uint64(h.Set) + uint64(len(b.Add))*uint64(h.Shape.Hashes)
+	return h.Grown > 0 || most > uint64(b.Limit(h.Shape))
 }
 
 // Result is the result of a batch.

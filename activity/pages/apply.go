@@ -181,7 +181,9 @@ func (a *applier) faultOf(ctx context.Context, page uint32, res favfilter.Result
 
 // batch returns the page's change in the form that the store takes.
 func (a *applier) batch(ctx context.Context, p ledger.PageChange) (favfilter.Batch, error) {
-	b := favfilter.Batch{ID: a.layout.pageID(p.Page), Identity: a.storage.identity, Sequence: p.Sequence}
+	b := favfilter.Batch{
+		ID: a.layout.pageID(p.Page), Identity: a.storage.identity, Sequence: p.Sequence, Rate: a.storage.keyRate,
+	}
 	var err error
 	if b.Remove, err = a.rebuilder.hashes(ctx, p.Removed); err != nil {
 		return b, err

@@ -394,9 +394,10 @@ func (b *rebuilder) shapeFor(keys int) (favfilter.Shape, error) {
 	return favfilter.ShapeFor(int(float64(keys)*headroom)+1, b.storage.keyRate)
 }
 
-// overfull reports whether the page's false-positive rate is too high.
+// overfull reports whether one more key could take the page past its false-positive rate. A page
+// with room for a key takes most writes even while it cannot be rebuilt.
 func (b *rebuilder) overfull(h favfilter.Header) bool {
-	return h.Set > h.Shape.Limit(b.storage.keyRate)
+	return h.Set+uint32(h.Shape.Hashes) > h.Shape.Limit(b.storage.keyRate)
 }
 
 // oversized reports whether the page is shrinkFactor times larger than it needs to be.

@@ -5,7 +5,8 @@
 -- ARGV[2]  bytes 48-59 of the header the page must have: incarnation and page number
 -- ARGV[3]  sequence the page must stand at, 8 bytes; empty: no guard
 -- ARGV[4]  sequence it gets, 8 bytes; empty without a guard
--- ARGV[5]  number of set bits from which on no key is added
+-- ARGV[5]  without a guard: number of set bits from which on no key is added; with one: number
+--          that keys to add may not exceed
 -- ARGV[6]  number of keys to remove; they come first
 -- ARGV[7]  from here on for each key: the number n of its positions, then n bit offsets
 --          into the bits string
@@ -14,7 +15,7 @@
 --
 -- - "ok": the changes are applied.
 -- - "jammed": a guarded removal could clear fewer than three bits.
--- - "overfull": guarded keys to add could set more than five eighths of the bits.
+-- - "overfull": guarded keys to add could set more bits than they may.
 -- - "torn": the strings are of two builds, or cut short.
 -- - "other": the page is missing or differs from ARGV, see the header; or it may need
 --   another layer now. Scripts do not change pages of several layers.
@@ -120,7 +121,7 @@ end
 
 -- Keys to add may take the page to its limit before the last of them.
 local adds = #keys - removals
-if adds > 0 and set + (adds - 1) * header:byte(9) >= tonumber(ARGV[5]) then
+if adds > 0 and not guarded and set + (adds - 1) * header:byte(9) >= tonumber(ARGV[5]) then
   return {'other', header, ''}
 end
 
@@ -136,7 +137,7 @@ if guarded then
     end
     if not fewest or n < fewest then fewest = n end
   end
-  if adds > 0 and 8 * (set + adds * header:byte(9)) > 5 * bits then
+  if adds > 0 and set + adds * header:byte(9) > tonumber(ARGV[5]) then
     return {'overfull', header, ''}
   end
   outcomes[1] = fewest

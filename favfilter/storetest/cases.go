@@ -159,7 +159,8 @@ func jammedBatch(t *testing.T, b Backend) {
 	}
 }
 
-// overfullBatch adds keys to a page that may set exactly five eighths of its bits, or one more.
+// overfullBatch adds keys that may set exactly as many bits as the rate allows, or one more. A page
+// of several layers takes none.
 func overfullBatch(t *testing.T, b Backend) {
 	for i, n := range []int{1, 8, 50} { // by script, and by compare-and-swap
 		for j, room := range []uint32{0, 1} {
@@ -167,10 +168,11 @@ func overfullBatch(t *testing.T, b Backend) {
 			h := header(id.Number, 0)
 			h.Shape = favfilter.Shape{Bits: 1024, Hashes: 5, Region: favfilter.DefaultRegion}
 			page := newPage(t, h)
-			fill(t, page, 640+1-uint32(n*5)-room)
+			batch := favfilter.Batch{ID: id, Sequence: 1, Rate: 0.05, Add: hashes(90000, n)}
+			fill(t, page, batch.Limit(h.Shape)+1-uint32(n*5)-room)
 			put(t, b.Store, id, page)
 			unchanged := remember(t, b, id)
-			res := apply(t, b.Store, favfilter.Batch{ID: id, Sequence: 1, Add: hashes(90000, n)})
+			res := apply(t, b.Store, batch)
 			if room > 0 {
 				wantState(t, res, favfilter.Applied)
 				continue
@@ -179,6 +181,13 @@ func overfullBatch(t *testing.T, b Backend) {
 			unchanged("keys that would fill it")
 		}
 	}
+	grown, _ := grownPage(t, 48)
+	id := favfilter.PageID{Number: 48}
+	put(t, b.Store, id, grown)
+	unchanged := remember(t, b, id)
+	next := grown.Header().Sequence + 1
+	wantState(t, apply(t, b.Store, favfilter.Batch{ID: id, Sequence: next, Rate: growingRate, Add: hashes(0, 1)}), favfilter.Overfull)
+	unchanged("a key for a page of several layers")
 }
 
 // exactlyFull adds keys of which the last one finds exactly as many bits set as the rate allows.
