@@ -390,6 +390,7 @@ func TestFollowFileChanged(t *testing.T) {
 	f := a.follower("two")
 	stop = a.start(f)
 	soon(t, "the full read", func() bool { return f.snapshots.Load() > 0 })
+	a.reached() // before that, the next one reads it whole, too
 	a.wantMapped()
 	stop()
 	f = a.follower("three")
