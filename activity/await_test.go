@@ -71,7 +71,7 @@ func TestAwaitAsks(t *testing.T) {
 	must(t, err)
 	for i := range 10 {
 		position := fmt.Sprintf("0/%X", 16+i)
-		must(t, source.Record(ctx, position, []SourceChange{{User: "1", Kind: "block", Target: fmt.Sprint("a", i), At: time.Now(), Added: []ledger.Span{{}}}}))
+		must(t, source.Record(ctx, ledger.Position(position), []SourceChange{{User: "1", Kind: "block", Target: fmt.Sprint("a", i), At: time.Now(), Added: []ledger.Span{{}}}}))
 		must(t, g.Await(ctx, Freshness{After: position}))
 		g.want(t, "1", "block", fmt.Sprint("a", i), Direct)
 	}

@@ -140,8 +140,7 @@ func (w *wait) passed(sources []ledger.Source) error {
 	if i < 0 {
 		return notFollowed(fieldAfter)
 	}
-	word, _, _ := strings.Cut(sources[i].Position, " ")
-	has, ok := ledger.ParseLogPosition(word)
+	has, ok := sources[i].Position.Log()
 	lacks := func(format string, args ...any) *NotYetError {
 		return &NotYetError{fieldAfter, name, fmt.Sprintf(format, args...)}
 	}

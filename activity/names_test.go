@@ -64,7 +64,7 @@ func TestEitherName(t *testing.T) {
 		}
 		source, err := g.Follow(ctx, "app", "one", []string{name}, time.Hour, false)
 		must(t, err)
-		must(t, source.Record(ctx, "10"+name, []SourceChange{{User: "4", Kind: name, Target: "5", At: time.Now(), Added: []ledger.Span{{}}}}))
+		must(t, source.Record(ctx, ledger.Position("10"+name), []SourceChange{{User: "4", Kind: name, Target: "5", At: time.Now(), Added: []ledger.Span{{}}}}))
 		g.want(t, "4", "block", "5", Direct)
 		for _, kind := range []string{"block", "blocks"} {
 			if _, err := g.Record(ctx, []Activity{{User: "1", Kind: kind, Target: "3"}}); !invalid(err, "followed") {

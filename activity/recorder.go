@@ -236,7 +236,7 @@ type Bulk struct {
 }
 
 // NewBulk returns a new Bulk.
-func (r *Recorder) NewBulk() *Bulk { return &Bulk{r, r.pages.NewBulk(nil)} }
+func (r *Recorder) NewBulk() *Bulk { return &Bulk{r, r.pages.NewBulk()} }
 
 // Record makes the activities of a batch durable in the ledger, as if one after another, and
 // returns the outcome of each. Once Finish has returned nil, every View has them, of this Recorder

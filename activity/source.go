@@ -133,7 +133,7 @@ func (s *Source) Export(ctx context.Context, from uint64, each func(a Activity, 
 // An error that wraps ledger.ErrFenced means that another process follows the source now, and one
 // that wraps ledger.ErrStrayRow that the source has to be read whole. After any other error, try
 // again with a new lease: the changes may be in the ledger.
-func (s *Source) Record(ctx context.Context, to string, changes []SourceChange) error {
+func (s *Source) Record(ctx context.Context, to ledger.Position, changes []SourceChange) error {
 	step := ledger.Step{Lease: *s.Lease, From: s.Position, To: to, Followed: s.Followed}
 	if err := s.r.pages.Follow(ctx, step, s.changes(changes)); err != nil {
 		return fmt.Errorf("record %d changes of source %q: %w", len(changes), s.Lease.Source, err)
@@ -147,9 +147,10 @@ func (s *Source) Record(ctx context.Context, to string, changes []SourceChange) 
 // Record.
 func (s *Source) RecordBulk(ctx context.Context, changes []SourceChange) error {
 	if s.bulk == nil {
-		s.bulk = s.r.pages.NewBulk(&ledger.Step{Lease: *s.Lease, From: s.Position, To: s.Position})
+		s.bulk = s.r.pages.NewBulk()
 	}
-	if _, err := s.bulk.Record(ctx, s.changes(changes)); err != nil {
+	step := ledger.Step{Lease: *s.Lease, From: s.Position, To: s.Position}
+	if err := s.bulk.Follow(ctx, step, s.changes(changes)); err != nil {
 		err = errors.Join(err, s.bulk.Finish(ctx)) // of what the ledger has
 		s.bulk = nil
 		return fmt.Errorf("record %d changes of source %q: %w", len(changes), s.Lease.Source, err)
@@ -158,7 +159,7 @@ func (s *Source) RecordBulk(ctx context.Context, changes []SourceChange) error {
 }
 
 // FinishBulk ends the calls of RecordBulk, and moves the position.
-func (s *Source) FinishBulk(ctx context.Context, to string) error {
+func (s *Source) FinishBulk(ctx context.Context, to ledger.Position) error {
 	if bulk := s.bulk; bulk != nil {
 		s.bulk = nil
 		if err := bulk.Finish(ctx); err != nil {
@@ -169,14 +170,14 @@ func (s *Source) FinishBulk(ctx context.Context, to string) error {
 }
 
 // changes returns changes as those of rows.
-func (s *Source) changes(of []SourceChange) []ledger.Change {
-	all := make([]ledger.Change, len(of))
+func (s *Source) changes(of []SourceChange) []ledger.SourceChange {
+	all := make([]ledger.SourceChange, len(of))
 	for i, c := range of {
 		k, _ := s.r.kinds.Named(c.Kind)
-		rows := s.r.appendRows(nil, k, Activity{User: c.User, Target: c.Target})
-		all[i] = ledger.Change{Rows: rows, Remove: true, Source: &ledger.SourceChange{
-			At: c.At, Added: c.Added, Removed: c.Removed, Whole: c.Whole, Reading: c.Reading,
-		}}
+		all[i] = ledger.SourceChange{
+			Rows: s.r.appendRows(nil, k, Activity{User: c.User, Target: c.Target}),
+			At:   c.At, Added: c.Added, Removed: c.Removed, Whole: c.Whole, Reading: c.Reading,
+		}
 	}
 	return all
 }

@@ -161,7 +161,7 @@ func TestSourceBesideOthers(t *testing.T) {
 	}
 	for n := range writes {
 		change := SourceChange{User: "a", Kind: "block", Target: fmt.Sprint("b", n), At: time.Now(), Added: []ledger.Span{{}}}
-		must(t, source.Record(ctx, fmt.Sprint(n), []SourceChange{change}))
+		must(t, source.Record(ctx, ledger.Position(fmt.Sprint(n)), []SourceChange{change}))
 	}
 	writing.Wait()
 	must(t, source.Reach(ctx))

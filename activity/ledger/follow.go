@@ -35,10 +35,8 @@ func (e *FollowedError) Error() string {
 // Source is a database of an app whose rows a follower keeps in the ledger. It alone writes its
 // kinds.
 type Source struct {
-	Name string
-	// Position is up to where the ledger has what the source committed, in the source's own form;
-	// "": the source has not been read whole.
-	Position string
+	Name     string
+	Position Position
 	Holder   string    // the process that has the lease, or had it last
 	Until    time.Time // end of the lease, by the ledger's clock
 	// Followed is a time by the ledger's clock: all that the source had committed until then is in
@@ -51,7 +49,7 @@ type Source struct {
 // Lease lets its holder alone write the kinds of a source.
 type Lease struct {
 	Source   string
-	Position string // of the source, when the lease was taken
+	Position Position // of the source, when the lease was taken
 
 	ledger *Ledger
 	fence  int64 // greater than that of any earlier lease
@@ -60,7 +58,7 @@ type Lease struct {
 // Step is what a follower records: the lease by which it may, and the positions before and after.
 type Step struct {
 	Lease    Lease
-	From, To string
+	From, To Position
 	Followed time.Time // that of the [Source], after it; zero: as before
 }
 
@@ -75,6 +73,9 @@ type Span struct {
 // SourceChange is what a transaction of a source did to one activity. Several rows of a source may
 // give the same activity: it begins with the first of them, and ends with the last.
 type SourceChange struct {
+	// Rows are the rows that the ledger has while a row of the source gives the activity: it, and
+	// its mirrors. There must be one. Their Since and Until are those of the source's rows.
+	Rows           []Row
 	At             time.Time // when the activity began, if it did and the rows do not say
 	Added, Removed []Span    // rows of the source that give the activity
 	// Whole means that no other rows than Added give the activity, whatever was known before.
@@ -172,7 +173,7 @@ func (s *Lease) read(
 // taken is a statement that gives the lease to the holder.
 func (s *Lease) taken(holder string, until time.Time) statement {
 	s.fence++
-	return statement{sql: takeLeaseSQL, args: []any{s.Position, s.fence, holder, until.UnixMicro(), s.Source}}
+	return statement{sql: takeLeaseSQL, args: []any{string(s.Position), s.fence, holder, until.UnixMicro(), s.Source}}
 }
 
 // leaseClock is a query of the clock by which leases end: the database's, or else this machine's.
@@ -213,7 +214,7 @@ func (s *Lease) StartOver(ctx context.Context) error {
 
 // Settle forgets the hashes of rows that alone give their activity, once a snapshot was read.
 // position is the source's. An error wraps ErrFenced if the lease was lost.
-func (s *Lease) Settle(ctx context.Context, position string) error {
+func (s *Lease) Settle(ctx context.Context, position Position) error {
 	return s.forget(ctx, "settle", s.move(position, position, time.Time{}), "%},{%")
 }
 
@@ -243,8 +244,8 @@ func (s *Lease) forget(ctx context.Context, operation string, fence statement, e
 }
 
 // move is an update for fenced.
-func (s *Lease) move(from, to string, followed time.Time) statement {
-	return statement{sql: moveSourceSQL, args: []any{to, micros(followed), s.Source, s.fence, from}}
+func (s *Lease) move(from, to Position, followed time.Time) statement {
+	return statement{sql: moveSourceSQL, args: []any{string(to), micros(followed), s.Source, s.fence, string(from)}}
 }
 
 // micros returns a time as the ledger keeps it: 0 if it is zero.
@@ -323,20 +324,42 @@ func sourcesQuery(into *[]Source) statement {
 	}
 }
 
-// Follow records what transactions of a source did, each change with a Source, and the position
-// after them, in one transaction. So every change of the source takes effect exactly once. The
-// error wraps ErrFenced if the lease was lost, or the ledger's position is not step.From; then
-// nothing changes. The receipt has no Changed and Refused. See Record for everything else.
-func (l *Ledger) Follow(ctx context.Context, now time.Time, step Step, changes []Change) (Receipt, error) {
+// Follow records what transactions of a source did, and the position after them, in one
+// transaction. So every change of the source takes effect exactly once. The error wraps ErrFenced
+// if the lease was lost, or the ledger's position is not step.From; then nothing changes. The
+// receipt has no Changed and Refused. See Record for everything else.
+func (l *Ledger) Follow(ctx context.Context, now time.Time, step Step, changes []SourceChange) (Receipt, error) {
 	what := fmt.Sprintf("ledger: follow source %q with %d changes", step.Lease.Source, len(changes))
 	return ask(ctx, l, &Call{Operation: "follow"}, what, func(ctx context.Context) (Receipt, error) {
-		p, err := newPlan(l.id, changes)
+		p, err := newFollowPlan(l.id, step, changes)
 		if err != nil {
 			return Receipt{}, err
 		}
-		p.step = &step
 		return l.execute(ctx, p, now)
 	})
+}
+
+// newFollowPlan validates the changes of a source and collects their rows.
+func newFollowPlan(id Identity, step Step, changes []SourceChange) (*plan, error) {
+	if err := step.To.validate(); err != nil {
+		return nil, err
+	}
+	named := make([]Change, len(changes))
+	for i, c := range changes {
+		for _, s := range append([]Span{{Since: c.At}}, c.Added...) {
+			if err := (times{s.Since, s.Until}).validate(); err != nil {
+				return nil, fmt.Errorf("change %d: %w", i, err)
+			}
+		}
+		named[i] = Change{Rows: c.Rows, Remove: true} // as in a removal, their times say nothing
+	}
+	p, err := newPlan(id, named)
+	if err != nil {
+		return nil, err
+	}
+	p.step, p.followed = &step, changes
+	p.nameTargets()
+	return p, nil
 }
 
 // source returns the source that makes the changes; "": callers of Record do.
@@ -369,8 +392,8 @@ func (l *Ledger) lookupRepeats(p *plan) (s statement) {
 	var k key
 	var text string
 	var firsts repeats
-	for i := range p.changes {
-		firsts.add(p.changes[i].Rows[0].key(), "")
+	for i := range p.followed {
+		firsts.add(p.followed[i].Rows[0].key(), "")
 	}
 	return statement{
 		sql: l.sql.lookupRepeats, columns: firsts.key(), into: []any{&hash, &k.owner, &k.kind, &k.target, &text},
@@ -396,8 +419,8 @@ func (l *Ledger) follow(ctx context.Context, t transaction, p *plan, now time.Ti
 	}
 	before := maps.Clone(p.repeats)
 	named, last := p.named, make(map[key]int)
-	for i := range p.changes {
-		c := &p.changes[i]
+	for i := range p.followed {
+		c := &p.followed[i]
 		mine := named[:len(c.Rows)]
 		named = named[len(c.Rows):]
 		first := mine[0]
@@ -405,14 +428,14 @@ func (l *Ledger) follow(ctx context.Context, t transaction, p *plan, now time.Ti
 		if !several && first.is {
 			known = []Span{{Since: first.after.since, Until: first.after.until}}
 		}
-		rest, err := c.Source.apply(known, now)
+		rest, err := c.apply(known, now)
 		if err != nil {
 			return nil, fmt.Errorf("change %d: %s of %q for %q: %w", i, first.kind, first.owner, first.target, err)
 		}
 		if p.repeats[first.key] = rest; len(rest) < 2 && !slices.ContainsFunc(rest, Span.hashed) {
 			delete(p.repeats, first.key)
 		}
-		since := microseconds(c.Source.At)
+		since := microseconds(c.At)
 		if first.live(now) {
 			since = first.after.since
 		}

@@ -105,8 +105,6 @@ type Change struct {
 	// do not count. 0 means no limit. The ledger refuses the whole change if it would raise the
 	// owner's number of rows, and raise it above Limit. It never refuses a removal.
 	Limit uint32
-	// Source is set in changes of [Ledger.Follow]; Remove must be, too, and the others must not.
-	Source *SourceChange
 }
 
 // PageChange is the effect of one transaction on one page.

@@ -78,7 +78,9 @@ type plan struct {
 	owners  map[uint64]uint32 // dedicated pages of the plan's users, by hash
 	clock   time.Time         // of the database, read in the transaction; zero: none of its own
 	step    *Step             // by which a source makes the changes; nil: callers of Record do
-	repeats map[key][]Span    // rows of a source that give one activity, if there are several
+	// followed are the changes of a source; changes then has their rows alone.
+	followed []SourceChange
+	repeats  map[key][]Span // rows of a source that give one activity, if there are several
 }
 
 // newPlan validates the changes and collects their rows.
@@ -134,10 +136,15 @@ func (p *plan) collect(total int) {
 		}
 		p.named[at.number] = p.entries[len(p.entries)-1]
 	}
+	p.nameTargets()
+}
+
+// nameTargets sets the target hash of each entry that a change may write.
+func (p *plan) nameTargets() {
 	number := 0
 	for _, c := range p.changes {
 		for _, r := range c.Rows {
-			if r.Names && (!c.Remove || c.Source != nil) {
+			if r.Names && (!c.Remove || p.step != nil) {
 				p.named[number].targetHash = new(stored(r.TargetHash))
 			}
 			number++
@@ -344,10 +351,14 @@ func (r Row) validate(removal bool) error {
 	if r.TargetHash != 0 && !r.Names {
 		return errors.New("target hash: only valid with names")
 	}
-	if year := r.Since.UTC().Year(); year < 1 || year > 9999 {
+	return times{r.Since, r.Until}.validate()
+}
+
+func (t times) validate() error {
+	if year := t.since.UTC().Year(); year < 1 || year > 9999 {
 		return fmt.Errorf("since: year %d, want 1 to 9999", year)
 	}
-	if year := r.Until.UTC().Year(); !r.Until.IsZero() && (year < 2 || year > 9999) {
+	if year := t.until.UTC().Year(); !t.until.IsZero() && (year < 2 || year > 9999) {
 		return fmt.Errorf("until: year %d, want 2 to 9999", year)
 	}
 	return nil

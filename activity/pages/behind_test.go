@@ -253,7 +253,7 @@ func TestWritesWhereSettingsDiffer(t *testing.T) {
 		if _, err := b.Record(t.Context(), []act{add("1", "hide", "q")}); dependency(err) != "ledger" || !errors.Is(err, ledger.ErrSettingsDiffer) {
 			t.Errorf("error %v, want ErrSettingsDiffer", err)
 		}
-		bulk := b.NewBulk(nil)
+		bulk := b.NewBulk()
 		if _, err := recordBulk(t.Context(), bulk, []act{add("1", "hide", "q")}); !errors.Is(err, ledger.ErrSettingsDiffer) {
 			t.Errorf("bulk: error %v, want ErrSettingsDiffer", err)
 		}

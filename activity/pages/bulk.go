@@ -30,7 +30,6 @@ const (
 // The methods must be called one at a time. There may be any number of Bulks.
 type Bulk struct {
 	r     *Pages
-	step  *ledger.Step // of the source whose changes these are; nil: of none
 	pages map[uint32]*bulkPage
 	keys  int            // of all pages
 	rows  map[uint64]int // number of rows of users with many, by hash
@@ -51,11 +50,10 @@ type bulkPage struct {
 	rebuild bool
 }
 
-// NewBulk returns a new Bulk. With a step, what it records are changes of a source, and Written is
-// empty: see [ledger.Ledger.Follow].
-func (p *Pages) NewBulk(step *ledger.Step) *Bulk {
+// NewBulk returns a new Bulk.
+func (p *Pages) NewBulk() *Bulk {
 	return &Bulk{
-		r: p, step: step, pages: make(map[uint32]*bulkPage), late: make(map[uint32]uint64),
+		r: p, pages: make(map[uint32]*bulkPage), late: make(map[uint32]uint64),
 		toClose: make(map[uint32]bool), rows: make(map[uint64]int),
 	}
 }
@@ -66,25 +64,38 @@ func (p *Pages) NewBulk(step *ledger.Step) *Bulk {
 // PostgreSQL ends a transaction after some seconds, and until then other writers of its pages wait.
 // So record at most some 10,000 changes at a time there.
 func (b *Bulk) Record(ctx context.Context, changes []ledger.Change) (Written, error) {
-	r := b.r
-	if r.life.isClosed() {
-		return Written{}, ErrClosed
-	}
-	if err := r.poller.agreed(); err != nil {
-		return Written{}, fmt.Errorf("nothing was changed: %w", err)
-	}
-	receipt, err := r.poller.record(ctx, bulkTimeout, b.step, changes)
-	if followed, is := errors.AsType[*ledger.FollowedError](err); is && b.step == nil {
+	receipt, err := b.commit(ctx, &write{changes: changes})
+	if followed, is := errors.AsType[*ledger.FollowedError](err); is {
 		return Written{}, followedError(followed)
 	}
+	return Written{receipt.Changed, receipt.Refused}, err
+}
+
+// Follow is like Record for changes of a source: see [ledger.Ledger.Follow]. An error that wraps
+// ledger.ErrFenced or ledger.ErrStrayRow means that nothing was changed.
+func (b *Bulk) Follow(ctx context.Context, step ledger.Step, changes []ledger.SourceChange) error {
+	_, err := b.commit(ctx, &write{source: &sourceWrite{step: step, changes: changes}})
+	return err
+}
+
+// commit records a write, and adds its changes to the pages that the bulk builds.
+func (b *Bulk) commit(ctx context.Context, w *write) (ledger.Receipt, error) {
+	r := b.r
+	if r.life.isClosed() {
+		return ledger.Receipt{}, ErrClosed
+	}
+	if err := r.poller.agreed(); err != nil {
+		return ledger.Receipt{}, fmt.Errorf("nothing was changed: %w", err)
+	}
+	receipt, err := r.poller.record(ctx, bulkTimeout, []*write{w})
 	if err != nil {
-		return Written{}, Unavailable("ledger", err)
+		return ledger.Receipt{}, Unavailable("ledger", err)
 	}
 	b.committed = r.life.elapsed()
-	for _, page := range r.committer.pagesToClose(receipt, changes) {
+	for _, page := range r.committer.pagesToClose(receipt, []*write{w}) {
 		b.toClose[page] = true
 	}
-	return Written{receipt.Changed, receipt.Refused}, b.follow(ctx, receipt)
+	return receipt, b.follow(ctx, receipt)
 }
 
 // follow adds the changes of a transaction to pages that the bulk builds, and applies those of

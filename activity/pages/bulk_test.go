@@ -117,7 +117,7 @@ func TestBulkIntoNothing(t *testing.T) {
 	onStores(t, func(t *testing.T, store favfilter.Store) {
 		counting := &countingStore{Store: store, replaced: map[favfilter.PageID]int{}}
 		g, slow := newRig(t, counting, 64), newRig(t, &favfilter.Memory{}, 64)
-		b, rng, live := g.NewBulk(nil), rand.New(rand.NewPCG(1, 1)), map[act]bool{}
+		b, rng, live := g.NewBulk(), rand.New(rand.NewPCG(1, 1)), map[act]bool{}
 		for range 4 {
 			batch := mixed(rng, 500, false)
 			got, err := recordBulk(t.Context(), b, batch)
@@ -158,7 +158,7 @@ func TestBulkAmongWriters(t *testing.T) {
 				lossy.Store = store
 			}
 			g := newRig(t, lossy, 8)
-			b, live := g.NewBulk(nil), map[act]bool{}
+			b, live := g.NewBulk(), map[act]bool{}
 			for range 25 {
 				switch rng.IntN(7) {
 				case 0:
@@ -167,7 +167,7 @@ func TestBulkAmongWriters(t *testing.T) {
 				case 1: // the Recorder dies; what the ledger has must still be found
 					g.open(t, g.ledger, g.store)
 					b.settling.Wait() // waits for its work in the background
-					b = g.NewBulk(nil)
+					b = g.NewBulk()
 					g.wantLive(t, live)
 				case 2:
 					if seed > 0 {
@@ -214,7 +214,7 @@ func TestLongBulkFaultAtEveryStep(t *testing.T) {
 			}
 			must(t, err)
 		}
-		b := g.NewBulk(nil)
+		b := g.NewBulk()
 		for round := range 4 {
 			batch := mixed(rng, 150, round > 1)
 			again(func() error {
@@ -224,7 +224,7 @@ func TestLongBulkFaultAtEveryStep(t *testing.T) {
 			do(live, batch)
 			if round == 1 {
 				again(func() error { return b.Finish(t.Context()) })
-				b = g.NewBulk(nil)
+				b = g.NewBulk()
 			}
 		}
 		again(func() error { return b.Finish(t.Context()) })
@@ -270,7 +270,7 @@ func TestLongBulkFaultAtEveryStep(t *testing.T) {
 // the ledger.
 func TestBulkWithoutStore(t *testing.T) {
 	g := newRig(t, &favfilter.Memory{}, 8)
-	b, live := g.NewBulk(nil), map[act]bool{}
+	b, live := g.NewBulk(), map[act]bool{}
 	batch := mixed(rand.New(rand.NewPCG(4, 4)), 200, false)
 	do(live, batch)
 	_, err := recordBulk(t.Context(), b, batch)
@@ -310,7 +310,7 @@ func (g *rig) onEveryPage() (batch []act) {
 // them after the bulk. Otherwise it would read the ledger for each of them after every transaction.
 func TestBulkIsLeftAlone(t *testing.T) {
 	g := newRig(t, &favfilter.Memory{}, 8)
-	b, live := g.NewBulk(nil), map[act]bool{}
+	b, live := g.NewBulk(), map[act]bool{}
 	rng := rand.New(rand.NewPCG(6, 6))
 	everywhere := g.onEveryPage()
 	for range 3 {
@@ -336,7 +336,7 @@ func TestBulkIsLeftAlone(t *testing.T) {
 
 func TestBulkAfterClose(t *testing.T) {
 	g := newRig(t, &favfilter.Memory{}, 8)
-	b := g.NewBulk(nil)
+	b := g.NewBulk()
 	g.Close()
 	if _, err := recordBulk(t.Context(), b, []act{add("1", "hide", "p")}); !errors.Is(err, ErrClosed) {
 		t.Errorf("after Close: %v", err)

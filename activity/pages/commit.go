@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"maps"
 	"slices"
 	"sync"
@@ -73,7 +74,7 @@ func (p *Pages) Write(ctx context.Context, changes []ledger.Change) (Written, er
 // Follow is [ledger.Ledger.Follow]. When it returns nil, the ledger has the changes, and every Read
 // that begins after [Pages.Reach] sees them. Their way to the pages goes on, beside the next call.
 // An error that wraps ledger.ErrFenced or ledger.ErrStrayRow means that nothing was changed.
-func (p *Pages) Follow(ctx context.Context, step ledger.Step, changes []ledger.Change) error {
+func (p *Pages) Follow(ctx context.Context, step ledger.Step, changes []ledger.SourceChange) error {
 	defer p.poller.stepped()
 	if len(changes) == 0 { // no page changes
 		_, err := p.poller.ledger.Follow(ctx, p.storage.now(), step, nil)
@@ -84,7 +85,7 @@ func (p *Pages) Follow(ctx context.Context, step ledger.Step, changes []ledger.C
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	w := &write{ctx: ctx, done: make(chan struct{}), changes: changes, step: &step, committed: make(chan struct{})}
+	w := &write{ctx: ctx, done: make(chan struct{}), source: &sourceWrite{step, changes, make(chan struct{})}}
 	ended := make(chan error, 1)
 	started := p.life.background(func() {
 		ended <- p.committer.write(ctx, w)
@@ -94,11 +95,11 @@ func (p *Pages) Follow(ctx context.Context, step ledger.Step, changes []ledger.C
 		return ErrClosed
 	}
 	select {
-	case <-w.committed:
+	case <-w.source.committed:
 		return nil
 	case err := <-ended:
 		select {
-		case <-w.committed: // only the pages lack the changes
+		case <-w.source.committed: // only the pages lack the changes
 			return nil
 		default:
 			return err
@@ -134,11 +135,8 @@ func (p *Pages) Sources() (all []ledger.Source) {
 type write struct {
 	ctx     context.Context //nolint:containedctx // of the waiting caller
 	changes []ledger.Change
+	source  *sourceWrite // makes changes in a transaction of their own; nil: a caller made those above
 	done    chan struct{}
-	// step is that of a source, whose changes have a transaction of their own; committed is closed
-	// when the ledger has them. nil: a caller of the service makes the changes.
-	step      *ledger.Step
-	committed chan struct{}
 	// deletes is set if the user of hash is being deleted. Pages are then rebuilt instead of
 	// changed, so that no bit of a removed key remains.
 	deletes bool
@@ -150,6 +148,40 @@ type write struct {
 
 	open   int   // number of pages not yet changed
 	failed error // errors of its pages
+}
+
+// sourceWrite is what a source changes.
+type sourceWrite struct {
+	step      ledger.Step
+	changes   []ledger.SourceChange
+	committed chan struct{} // closed when the ledger has them
+}
+
+// len is the number of changes.
+func (w *write) len() int {
+	if w.source != nil {
+		return len(w.source.changes)
+	}
+	return len(w.changes)
+}
+
+// rows yields the rows of the changes.
+func (w *write) rows() iter.Seq[ledger.Row] {
+	return func(yield func(ledger.Row) bool) {
+		for i := range w.len() {
+			var rows []ledger.Row
+			if w.source != nil {
+				rows = w.source.changes[i].Rows
+			} else {
+				rows = w.changes[i].Rows
+			}
+			for _, row := range rows {
+				if !yield(row) {
+					return
+				}
+			}
+		}
+	}
 }
 
 func (w *write) finish(err error) {
@@ -201,13 +233,13 @@ func (cm *committer) gather(first *write) []*write {
 			return
 		}
 		writes = append(writes, w)
-		changes += len(w.changes)
+		changes += w.len()
 	}
 	take(first)
-	for changes < maxGroup && first.step == nil {
+	for changes < maxGroup && first.source == nil {
 		select {
 		case w := <-cm.queue:
-			if w.step != nil {
+			if w.source != nil {
 				cm.next = w
 				return writes
 			}
@@ -221,14 +253,10 @@ func (cm *committer) gather(first *write) []*write {
 
 // commit makes the group durable in the ledger, and starts its changes of the pages.
 func (cm *committer) commit(writes []*write) {
-	var changes []ledger.Change
-	for _, w := range writes {
-		changes = append(changes, w.changes...)
-	}
-	if len(changes) == 0 {
+	if len(writes) == 0 {
 		return
 	}
-	receipt, err := cm.poller.record(onBehalf(writes), commitTimeout, writes[0].step, changes)
+	receipt, err := cm.poller.record(onBehalf(writes), commitTimeout, writes)
 	followed, isFollowed := errors.AsType[*ledger.FollowedError](err)
 	switch {
 	case err == nil:
@@ -249,7 +277,7 @@ func (cm *committer) commit(writes []*write) {
 	}
 	g := &group{
 		writes: writes, receipt: receipt, committed: cm.life.elapsed(), toRebuild: cm.pagesToRebuild(writes, receipt),
-		toClose: cm.pagesToClose(receipt, changes),
+		toClose: cm.pagesToClose(receipt, writes),
 		await:   make(map[chan struct{}]bool), passed: make(chan struct{}), slots: make(chan struct{}, maxGroupRepairs),
 	}
 	distribute(receipt, writes)
@@ -271,9 +299,9 @@ func (cm *committer) commit(writes []*write) {
 func distribute(receipt ledger.Receipt, writes []*write) {
 	next := 0
 	for _, w := range writes {
-		end := next + len(w.changes)
-		if w.receipt = receipt; w.step != nil {
-			close(w.committed)
+		end := next + w.len()
+		if w.receipt = receipt; w.source != nil {
+			close(w.source.committed)
 		} else {
 			w.result = Written{receipt.Changed[next:end], receipt.Refused[next:end]}
 		}
@@ -281,14 +309,16 @@ func distribute(receipt ledger.Receipt, writes []*write) {
 	}
 }
 
-// record records changes in the ledger, or what a source did, if step is not nil.
-func (pl *poller) record(
-	ctx context.Context, limit time.Duration, step *ledger.Step, changes []ledger.Change,
-) (ledger.Receipt, error) {
+// record records writes in one transaction of the ledger. That of a source is alone.
+func (pl *poller) record(ctx context.Context, limit time.Duration, writes []*write) (ledger.Receipt, error) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	if step != nil {
-		return pl.ledger.Follow(ctx, pl.storage.now(), *step, changes)
+	if s := writes[0].source; s != nil {
+		return pl.ledger.Follow(ctx, pl.storage.now(), s.step, s.changes)
+	}
+	changes := writes[0].changes
+	for _, w := range writes[1:] {
+		changes = append(slices.Clip(changes), w.changes...)
 	}
 	return pl.ledger.Record(ctx, pl.storage.now(), changes)
 }
@@ -308,14 +338,12 @@ func (cm *committer) pagesToRebuild(writes []*write, receipt ledger.Receipt) map
 		if !w.deletes {
 			continue
 		}
-		for _, c := range w.changes {
-			for _, row := range c.Rows {
-				page, dedicated := receipt.Owners[row.Hash]
-				if !dedicated {
-					page = cm.layout.id.PageIn(receipt.Layouts.Current, row.Hash)
-				}
-				pages[page] = pages[page] || !dedicated || row.Hash != w.hash
+		for row := range w.rows() {
+			page, dedicated := receipt.Owners[row.Hash]
+			if !dedicated {
+				page = cm.layout.id.PageIn(receipt.Layouts.Current, row.Hash)
 			}
+			pages[page] = pages[page] || !dedicated || row.Hash != w.hash
 		}
 	}
 	return pages
@@ -391,15 +419,13 @@ func (cm *committer) answer(committed int64, writes []*write) {
 // rows, and pages where processes may still look for the rows. The latter are the shared pages of
 // users with dedicated pages, and the pages of a layout that is leaving.
 func (cm *committer) pagesOf(w *write, receipt ledger.Receipt, each func(page uint32)) {
-	for _, c := range w.changes {
-		for _, row := range c.Rows {
-			each(cm.layout.id.PageIn(receipt.Layouts.Current, row.Hash))
-			if page, ok := receipt.Owners[row.Hash]; ok {
-				each(page)
-			}
-			if leaving := receipt.Layouts.Leaving; leaving > 0 {
-				each(cm.layout.id.PageIn(leaving, row.Hash))
-			}
+	for row := range w.rows() {
+		each(cm.layout.id.PageIn(receipt.Layouts.Current, row.Hash))
+		if page, ok := receipt.Owners[row.Hash]; ok {
+			each(page)
+		}
+		if leaving := receipt.Layouts.Leaving; leaving > 0 {
+			each(cm.layout.id.PageIn(leaving, row.Hash))
 		}
 	}
 }
@@ -424,14 +450,14 @@ func (cm *committer) write(ctx context.Context, w *write) error {
 		return ErrClosed
 	}
 	err := cm.poller.agreed()
-	if err == nil && len(w.changes) == 0 {
+	if err == nil && w.len() == 0 {
 		return nil
 	}
 	if err == nil {
 		err = cm.poller.reachable()
 	}
 	if err != nil {
-		return fmt.Errorf("record %d activities: nothing was changed: %w", len(w.changes), err)
+		return fmt.Errorf("record %d activities: nothing was changed: %w", w.len(), err)
 	}
 	resume, ok := admission.PauseForLedger(ctx)
 	if !ok {
@@ -439,7 +465,7 @@ func (cm *committer) write(ctx context.Context, w *write) error {
 	}
 	defer resume()
 	if err := cm.checkFollowed(ctx, w); err != nil {
-		return fmt.Errorf("record %d activities: nothing was changed: %w", len(w.changes), err)
+		return fmt.Errorf("record %d activities: nothing was changed: %w", w.len(), err)
 	}
 	if err := cm.awaitRoom(ctx, w); err != nil {
 		return err
@@ -454,15 +480,15 @@ func (cm *committer) write(ctx context.Context, w *write) error {
 	case <-cm.life.open.Done():
 		return ErrClosed
 	case <-ctx.Done():
-		return fmt.Errorf("record %d activities: nothing was changed: %w", len(w.changes), ctx.Err())
+		return fmt.Errorf("record %d activities: nothing was changed: %w", w.len(), ctx.Err())
 	}
 	select {
 	case <-w.done:
 	case <-ctx.Done():
-		return fmt.Errorf("record %d activities: undecided: %w", len(w.changes), ctx.Err())
+		return fmt.Errorf("record %d activities: undecided: %w", w.len(), ctx.Err())
 	}
 	if w.err != nil {
-		return fmt.Errorf("record %d activities: %w", len(w.changes), w.err)
+		return fmt.Errorf("record %d activities: %w", w.len(), w.err)
 	}
 	return nil
 }
@@ -470,17 +496,17 @@ func (cm *committer) write(ctx context.Context, w *write) error {
 // awaitRoom returns ErrOverloaded if too many writes wait for pages of w. A source waits instead.
 func (cm *committer) awaitRoom(ctx context.Context, w *write) error {
 	// Deletions and removals of ended activities may change many pages, but run one at a time.
-	if w.deletes || w.changes[0].Ended {
+	if w.deletes || w.source == nil && w.changes[0].Ended {
 		return nil
 	}
-	for cm.congested(w.changes) {
-		if w.step == nil || cm.life.isClosed() {
+	for cm.congested(w) {
+		if w.source == nil || cm.life.isClosed() {
 			return ErrOverloaded
 		}
 		select {
 		case <-time.After(reachEvery):
 		case <-ctx.Done():
-			return fmt.Errorf("record %d activities: nothing was changed: %w", len(w.changes), ctx.Err())
+			return fmt.Errorf("record %d activities: nothing was changed: %w", w.len(), ctx.Err())
 		}
 	}
 	return nil
@@ -490,13 +516,13 @@ func (cm *committer) awaitRoom(ctx context.Context, w *write) error {
 // changes were made. That includes users with dedicated pages, because a reader that knows neither
 // of the switch nor of the dedicated page looks for them there. While such a page is open, a reader
 // that has not polled since the switch may trust it.
-func (cm *committer) pagesToClose(receipt ledger.Receipt, changes []ledger.Change) []uint32 {
+func (cm *committer) pagesToClose(receipt ledger.Receipt, writes []*write) []uint32 {
 	if receipt.Layouts.Leaving == 0 {
 		return nil
 	}
 	pages := make(map[uint32]bool)
-	for _, c := range changes {
-		for _, row := range c.Rows {
+	for _, w := range writes {
+		for row := range w.rows() {
 			pages[cm.layout.id.PageIn(receipt.Layouts.Leaving, row.Hash)] = true
 		}
 	}

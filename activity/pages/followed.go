@@ -20,7 +20,7 @@ const releaseTimeout = 500 * time.Millisecond
 // long, the write goes on. So does a write of a kind that is followed since the last poll: the
 // ledger itself checks every change.
 func (cm *committer) checkFollowed(ctx context.Context, w *write) error {
-	if w.step != nil || cm.followedBy(w) == nil {
+	if w.source != nil || cm.followedBy(w) == nil {
 		return nil
 	}
 	began := cm.life.elapsed()

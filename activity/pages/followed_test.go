@@ -132,7 +132,7 @@ func TestFollowedByNone(t *testing.T) {
 func TestFollowedInBulk(t *testing.T) {
 	g := newFollowRig(t)
 	g.follow(t)
-	bulk := g.NewBulk(nil)
+	bulk := g.NewBulk()
 	if _, err := bulk.Record(t.Context(), changesOf(g.Pages, []act{add("1", "block", "2")})); !isFollowed(err) {
 		t.Errorf("error %v", err)
 	}

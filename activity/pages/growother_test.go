@@ -16,7 +16,7 @@ import (
 // An import continues while the number of pages grows.
 func TestGrowDuringBulk(t *testing.T) {
 	g := crowded(t, &favfilter.Memory{}, 8)
-	bulk := g.NewBulk(nil)
+	bulk := g.NewBulk()
 	var all []act
 	for round := range 4 {
 		var batch []act

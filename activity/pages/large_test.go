@@ -20,7 +20,7 @@ func TestLongLargePage(t *testing.T) {
 			p := startProcess(t, l, store, Config{ScrubRate: 1})
 			defer p.Close()
 			const keys = ledger.LargePage + 1000
-			bulk := p.NewBulk(nil)
+			bulk := p.NewBulk()
 			activities := make([]act, keys)
 			for i := range activities {
 				activities[i] = add(fmt.Sprint("u", i%users), "hide", fmt.Sprint("p", i))

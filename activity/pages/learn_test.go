@@ -218,7 +218,7 @@ func TestOwnWritesNeedNoQuestion(t *testing.T) {
 	l := newLedger(t, 1)
 	faults := &faulttest.Faults{}
 	a := newProcess(t, l.Around(faults.Around), &favfilter.Memory{})
-	bulk := a.NewBulk(nil)
+	bulk := a.NewBulk()
 	for _, target := range []string{"x", "y"} {
 		_, err := recordBulk(t.Context(), bulk, []act{add("1", "hide", target)})
 		must(t, err)

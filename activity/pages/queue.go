@@ -218,7 +218,7 @@ func (cm *committer) expire(g *group) {
 }
 
 // congested reports whether too many rows already wait for a page of the changes.
-func (cm *committer) congested(changes []ledger.Change) bool {
+func (cm *committer) congested(w *write) bool {
 	all := cm.queuedRows.Load()
 	if all == 0 {
 		return false
@@ -229,11 +229,9 @@ func (cm *committer) congested(changes []ledger.Change) bool {
 		q := cm.pageQueues[page]
 		return q != nil && (q.rows >= maxQueuedRows || all >= maxAllQueuedRows)
 	}
-	for _, c := range changes {
-		for _, row := range c.Rows {
-			if full(cm.layout.sharedPage(row.Hash)) || full(cm.layout.pageOf(row.Hash)) {
-				return true
-			}
+	for row := range w.rows() {
+		if full(cm.layout.sharedPage(row.Hash)) || full(cm.layout.pageOf(row.Hash)) {
+			return true
 		}
 	}
 	return false

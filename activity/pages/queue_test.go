@@ -506,8 +506,12 @@ func TestWritesDuringALongRebuild(t *testing.T) {
 func TestCongested(t *testing.T) {
 	g := newRig(t, &favfilter.Memory{}, 64)
 	g.Close()
-	on := func(user string) []ledger.Change {
-		return []ledger.Change{{Rows: []ledger.Row{{Hash: g.hashOf(user), Owner: user, Kind: "hide", Target: "p"}}}}
+	on := func(users ...string) *write {
+		w := &write{}
+		for _, user := range users {
+			w.changes = append(w.changes, ledger.Change{Rows: []ledger.Row{{Hash: g.hashOf(user), Owner: user, Kind: "hide", Target: "p"}}})
+		}
+		return w
 	}
 	page := g.pageOf("1")
 	other := "2"
@@ -530,7 +534,7 @@ func TestCongested(t *testing.T) {
 		if g.committer.congested(on(other)) {
 			t.Errorf("%d rows wait for a page, %d for all: a write to another is refused", c.rows, c.all)
 		}
-		if got := g.committer.congested(append(on(other), on("1")...)); got != c.refused {
+		if got := g.committer.congested(on(other, "1")); got != c.refused {
 			t.Errorf("a write to both: refused %v, want %v", got, c.refused)
 		}
 	}

@@ -181,7 +181,7 @@ func (g *rig) userOn(page uint32) string {
 // recordInBulk records activities in a Bulk of their own.
 func (g *rig) recordInBulk(t testing.TB, acts ...act) {
 	t.Helper()
-	bulk := g.NewBulk(nil)
+	bulk := g.NewBulk()
 	_, err := recordBulk(t.Context(), bulk, acts)
 	must(t, err)
 	must(t, bulk.Finish(t.Context()))

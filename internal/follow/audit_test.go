@@ -329,7 +329,7 @@ func TestAuditIsDueOnce(t *testing.T) {
 		src, err = a.recorder.Follow(t.Context(), "app", "by hand", a.tables.Kinds(), time.Millisecond, true)
 		return err == nil
 	})
-	must(t, src.Record(t.Context(), old.String(), nil))
+	must(t, src.Record(t.Context(), old.text(), nil))
 	stop := a.start(followers[1])
 	soon(t, "one to follow", func() bool { return followers[1].Stats().Active })
 	stop2 := a.start(followers[2])
@@ -583,7 +583,7 @@ func TestMend(t *testing.T) {
 	ap := newApplier(a.follower("one"), src, position{}, replay{}, nil, new(watcher))
 	ap.touched = newTouched(partsOf(src))
 	ap.touched.begin(0)
-	must(t, src.Record(t.Context(), ap.at.String(), nil))
+	must(t, src.Record(t.Context(), ap.at.text(), nil))
 	ap.touched.add(item{"block", "1", "2"}, 1)
 	change := func(target string) finding {
 		return finding{side{item{"block", "1", target}, false}, activity.SourceChange{

@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/feedfilter/feedfilter/activity/ledger"
 )
 
 // maxSnapshots is the number of snapshots whose late events are known.
@@ -56,7 +58,7 @@ func parseSnapshots(text string) (all []snapshot, err error) {
 	return all, nil
 }
 
-// String returns the position as the ledger keeps it. Fields that are empty are left out:
+// text returns the position as the ledger keeps it. Fields that are empty are left out:
 //
 //	events/2 tables=1f2e3d4c snapshots=SNAPSHOTS reading last=postgresql,PLACE near=... window=...
 //
@@ -67,11 +69,11 @@ func parseSnapshots(text string) (all []snapshot, err error) {
 //
 // MySQL's transactions are in set, as MySQL prints them. The others are in base64, with 6 bytes of
 // a hash for each event. In near, its order follows, and hashes of its two rows, each of 4 bytes.
-func (p *eventPosition) String() string {
-	words := []string{versionOfEvents, "tables=" + p.tables}
+func (p *eventPosition) text() ledger.Position {
+	text := ledger.Position(versionOfEvents).With("tables", p.tables)
 	add := func(name, value string) {
 		if value != "" {
-			words = append(words, name+"="+value)
+			text = text.With(name, value)
 		}
 	}
 	snapshots := make([]string, len(p.snapshots))
@@ -80,7 +82,7 @@ func (p *eventPosition) String() string {
 	}
 	add("snapshots", strings.Join(snapshots, ","))
 	if p.reading {
-		words = append(words, "reading")
+		text = text.With("reading", "")
 	}
 	if p.last.log != "" {
 		add("last", p.last.String())
@@ -89,18 +91,18 @@ func (p *eventPosition) String() string {
 	add("near", p.near.String())
 	add("window", p.window.String())
 	add("chunk", p.chunk.String())
-	return strings.Join(words, " ")
+	return text
 }
+
+func (p *eventPosition) String() string { return string(p.text()) }
 
 // parseEventPosition parses the position of the ledger. It reports false for another form, and for
 // "".
-func parseEventPosition(text string) (p eventPosition, ok bool) {
-	words := strings.Split(text, " ")
-	if words[0] != versionOfEvents {
+func parseEventPosition(text ledger.Position) (p eventPosition, ok bool) {
+	if text.First() != versionOfEvents {
 		return p, false
 	}
-	for _, word := range words[1:] {
-		name, value, _ := strings.Cut(word, "=")
+	for name, value := range text.Fields() {
 		var err error
 		switch name {
 		case "tables":
@@ -124,7 +126,7 @@ func parseEventPosition(text string) (p eventPosition, ok bool) {
 			return eventPosition{}, false
 		}
 	}
-	return p, p.tables != "" && p.String() == text
+	return p, p.tables != "" && p.text() == text
 }
 
 // Errors of events of which nobody can tell whether they are new. Answers have up to 200 characters

@@ -109,7 +109,7 @@ func (s sink) position(t rapid.TB) string {
 	if len(all) == 0 {
 		return ""
 	}
-	return all[0].Position
+	return string(all[0].Position)
 }
 
 // has returns the activities, such as "block 1 2".

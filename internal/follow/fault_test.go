@@ -128,12 +128,12 @@ func TestFollowFenced(t *testing.T) {
 	soon(t, "the end of the lease", func() bool {
 		other, err := a.recorder.Follow(ctx, "app", "other", kinds, time.Minute, false)
 		if err == nil {
-			must(t, other.Record(ctx, position{lsn: 1}.String(), nil))
+			must(t, other.Record(ctx, position{lsn: 1}.text(), nil))
 		}
 		return err == nil
 	})
 	for _, err := range []error{
-		paused.Record(ctx, position{lsn: 2}.String(), nil), paused.Renew(ctx, time.Minute, time.Time{}), paused.StartOver(ctx), paused.Record(ctx, "", nil),
+		paused.Record(ctx, position{lsn: 2}.text(), nil), paused.Renew(ctx, time.Minute, time.Time{}), paused.StartOver(ctx), paused.Record(ctx, "", nil),
 	} {
 		if !errors.Is(err, ledger.ErrFenced) {
 			t.Errorf("a follower without the lease: %v", err)

@@ -196,7 +196,7 @@ func TestFollowPartAfterKeepalive(t *testing.T) {
 	change := func(target string) activity.SourceChange {
 		return activity.SourceChange{User: "1", Kind: "block", Target: target, At: time.Now(), Added: span}
 	}
-	must(t, g.src.Record(t.Context(), position{lsn: 10, tables: "x", done: 2, within: 0x64}.String(), []activity.SourceChange{change("2"), change("3")}))
+	must(t, g.src.Record(t.Context(), position{lsn: 10, tables: "x", done: 2, within: 0x64}.text(), []activity.SourceChange{change("2"), change("3")}))
 	from := g.lease()
 	g.apply(from, []event{{end: 50}, {begin: transaction{commit: 0x64}, at: time.Now()}, {changes: []activity.SourceChange{change("2"), change("3"), change("4")}}, {end: 0x6e}})
 	if at := g.position(); at != (position{lsn: 0x6e, tables: "x", last: transaction{commit: 0x64}}) {
@@ -204,7 +204,7 @@ func TestFollowPartAfterKeepalive(t *testing.T) {
 	}
 	removed := change("2")
 	removed.Added, removed.Removed = nil, span
-	must(t, g.src.Record(t.Context(), g.position().String(), nil))
+	must(t, g.src.Record(t.Context(), g.position().text(), nil))
 	g.apply(g.lease(), []event{{begin: transaction{commit: 0x70}, at: time.Now()}, {changes: []activity.SourceChange{removed}}, {end: 0x80}})
 	var left []string
 	must(t, g.recorder.Export(t.Context(), "", func(a activity.Activity) error { left = append(left, a.Target); return nil }))

@@ -157,7 +157,7 @@ func TestFollowRestored(t *testing.T) {
 			stray = append(stray, activity.SourceChange{User: x.User, Kind: x.Kind, Target: x.Target, At: time.Now(), Whole: true})
 			return nil
 		}))
-		must(t, src.Record(t.Context(), position.String(), stray))
+		must(t, src.Record(t.Context(), position.text(), stray))
 		must(t, src.Renew(t.Context(), 0, time.Time{}))
 		a.exec(`INSERT INTO blocks (blocker_id, blocked_id) VALUES (1, 5)`)
 		f := a.follower("three")

@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 	"github.com/jackc/pglogrepl"
 
 	"github.com/feedfilter/feedfilter/activity"
@@ -39,36 +41,37 @@ type transaction struct {
 
 func (x transaction) String() string { return fmt.Sprintf("%s,%d,%d", x.commit, x.xid, x.at) }
 
-// String returns the position as the ledger keeps it. What others read is the first word:
+// text returns the position as the ledger keeps it. What others read is the first word:
 //
 //	00000001:0/16B3748 tables=1f2e3d4c catalog=2a system=7431 last=0/16B3700,742,1732839933000000
 //
 // After a comparison, audited=1732839900 follows, and in a large transaction part=10000@0/16C0000.
-func (p position) String() string {
-	text := fmt.Sprintf("%s tables=%s catalog=%x system=%s last=%s", p.log(), p.tables, p.catalog, p.system, p.last)
+func (p position) text() ledger.Position {
+	text := ledger.Position(p.log().String()).With("tables", p.tables).With("catalog", strconv.FormatUint(p.catalog, 16)).
+		With("system", p.system).With("last", p.last.String())
 	if p.audited != 0 {
-		text += fmt.Sprintf(" audited=%d", p.audited)
+		text = text.With("audited", strconv.FormatInt(p.audited, 10))
 	}
 	if p.done > 0 {
-		text += fmt.Sprintf(" part=%d@%s", p.done, p.within)
+		text = text.With("part", fmt.Sprintf("%d@%s", p.done, p.within))
 	}
 	return text
 }
+
+func (p position) String() string { return string(p.text()) }
 
 func (p position) log() ledger.LogPosition {
 	return ledger.LogPosition{Timeline: p.timeline, Byte: uint64(p.lsn)}
 }
 
 // parsePosition parses the position of the ledger. It reports false for another form, and for "".
-func parsePosition(text string) (p position, ok bool) {
-	words := strings.Split(text, " ")
-	log, ok := ledger.ParseLogPosition(words[0])
+func parsePosition(text ledger.Position) (p position, ok bool) {
+	log, ok := text.Log()
 	if !ok {
 		return position{}, false
 	}
 	p.timeline, p.lsn = log.Timeline, pglogrepl.LSN(log.Byte)
-	for _, word := range words[1:] {
-		name, value, _ := strings.Cut(word, "=")
+	for name, value := range text.Fields() {
 		var err error
 		switch name {
 		case "tables":
@@ -93,7 +96,7 @@ func parsePosition(text string) (p position, ok bool) {
 			return position{}, false
 		}
 	}
-	return p, p.String() == text
+	return p, p.text() == text
 }
 
 func parseTransaction(text string) (x transaction, err error) {
@@ -112,19 +115,32 @@ func parseTransaction(text string) (x transaction, err error) {
 	return x, err
 }
 
-// fingerprint returns a short text that differs for tables that map rows otherwise. So do the later
-// forms of folds, which record other targets for the same rows.
+// versionOfTables begins the text whose hash a fingerprint is. A deployment with another version
+// reads its tables again after an upgrade.
+const versionOfTables = 1
+
+// fingerprint returns a short text that differs for tables that map rows otherwise. It is a hash of
+// the file as canonical JSON (RFC 8785), without fields that have no value. So a field that a later
+// version adds changes nothing for files that lack it. The later forms of folds, which record other
+// targets for the same rows, are part of it.
 func (all Tables) fingerprint(kinds *activity.Kinds) string {
-	hash := sha256.New()
-	for i := range all {
-		t := all[i]
-		t.partitioned = false // not from the file
-		_, _ = fmt.Fprintf(hash, "%+v\n", t)
-	}
+	says := struct {
+		Version int                      `json:"version"`
+		Tables  Tables                   `json:"tables"`
+		Folds   map[string]activity.Fold `json:"folds,omitempty"` // the later forms, by kind
+	}{versionOfTables, all, make(map[string]activity.Fold)}
 	for _, name := range all.Kinds() {
 		if k, _ := kinds.Named(name); k.Fold == activity.FoldCase || k.Fold == activity.FoldHost {
-			_, _ = fmt.Fprintf(hash, "%s %s\n", name, k.Fold)
+			says.Folds[name] = k.Fold
 		}
 	}
-	return hex.EncodeToString(hash.Sum(nil)[:4])
+	text, err := json.Marshal(says)
+	if err == nil {
+		err = (*jsontext.Value)(&text).Canonicalize()
+	}
+	if err != nil {
+		panic(fmt.Sprintf("tables that were read from JSON are no JSON: %v", err))
+	}
+	hash := sha256.Sum256(text)
+	return hex.EncodeToString(hash[:4])
 }

@@ -284,7 +284,7 @@ func (i *intake) flush(ctx context.Context) error {
 	if i.at.tables == "" {
 		return nil
 	}
-	to := i.at.String()
+	to := i.at.text()
 	if len(i.pending) == 0 && to == i.source.Position {
 		return nil
 	}

@@ -10,6 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/feedfilter/feedfilter/activity"
+	"github.com/feedfilter/feedfilter/activity/ledger"
 )
 
 // database is one whose changes Debezium sends: a table of rows of user and post, and the log.
@@ -338,7 +339,8 @@ func TestPositionsOfOlderVersions(t *testing.T) {
 	s.want(t, recorded(1), pg("c", "blocks", 100, 110, "", block(1, 2)))
 	src, err := s.recorder.Follow(t.Context(), "app", "events", s.tables.Kinds(), 0, false)
 	must(t, err)
-	must(t, src.Record(t.Context(), `{"tables":"`+s.fingerprint+`","last":{"txn":100,"at":110},"events":[7]}`, nil))
+	old := ledger.Position(`{"tables":"` + s.fingerprint + `","last":{"txn":100,"at":110},"events":[7]}`)
+	must(t, src.Record(t.Context(), old, nil))
 	next := pg("c", "blocks", 120, 130, "", block(3, 4))
 	s.refuses(t, CodeSnapshotNeeded, "not one of events of this version: take a new snapshot", next)
 	s.want(t, recorded(2), marked("last", pg("r", "blocks", 0, 125, "", block(1, 5))), next)

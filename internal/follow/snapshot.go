@@ -49,7 +49,7 @@ func (f *Follower) snapshot(ctx context.Context, src *activity.Source, conn *pgx
 	f.report(ctx, r.found)
 	f.snapshots.Add(1)
 	at.tables, at.catalog = f.fingerprint, known.sum()
-	return at, known, src.FinishBulk(ctx, at.String())
+	return at, known, src.FinishBulk(ctx, at.text())
 }
 
 // recordBulk records a group, in smaller ones if the ledger is too slow for it. A group says of

@@ -457,7 +457,7 @@ func (a *applier) mend(ctx context.Context, m *mending) {
 	at := a.at
 	found := changesOf(slices.DeleteFunc(m.found, func(one finding) bool { return a.touched.has(one.side) }))
 	a.recording = &recording{mark: mark{to: at}, ended: make(chan error, 1), mending: m}
-	go func(ended chan<- error) { ended <- a.src.Record(ctx, at.String(), found) }(a.recording.ended)
+	go func(ended chan<- error) { ended <- a.src.Record(ctx, at.text(), found) }(a.recording.ended)
 }
 
 // waits reports whether it is too early for a mark that is a position alone.
@@ -481,7 +481,7 @@ func (a *applier) record(ctx context.Context) {
 	if until := fresh.at(r.to.lsn); !until.IsZero() {
 		a.src.Followed = a.src.Clock(until)
 	}
-	go func() { r.ended <- a.src.Record(ctx, r.to.String(), group) }()
+	go func() { r.ended <- a.src.Record(ctx, r.to.text(), group) }()
 }
 
 // recorded takes the end of a recording.

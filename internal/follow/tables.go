@@ -18,17 +18,18 @@ import (
 
 const maxTables = 100
 
-// Table says what activities the rows of a table give. Columns are given by their names.
+// Table says what activities the rows of a table give. Columns are given by their names. A field
+// that is added is left out where it has no value: see [Tables.fingerprint].
 type Table struct {
-	Table  string            `json:"table"`  // "name", or "schema.name"
-	Kind   string            `json:"kind"`   // its name; in the file also its plural
-	User   text              `json:"user"`   // a column, or a template such as "list:{list_id}"
-	Target text              `json:"target"` // as User
-	Since  string            `json:"since"`  // a time; "": the commit
-	Until  string            `json:"until"`  // a time; "" or NULL: no end
-	While  []string          `json:"while"`  // a row counts while all of them are set, or true
-	Unless []string          `json:"unless"` // a row counts while none of them is set, or true
-	Where  map[string]string `json:"where"`  // a row counts while the columns have these texts
+	Table  string            `json:"table"`            // "name", or "schema.name"
+	Kind   string            `json:"kind"`             // its name; in the file also its plural
+	User   text              `json:"user"`             // a column, or a template such as "list:{list_id}"
+	Target text              `json:"target"`           // as User
+	Since  string            `json:"since,omitempty"`  // a time; "": the commit
+	Until  string            `json:"until,omitempty"`  // a time; "" or NULL: no end
+	While  []string          `json:"while,omitempty"`  // a row counts while all of them are set, or true
+	Unless []string          `json:"unless,omitempty"` // a row counts while none of them is set, or true
+	Where  map[string]string `json:"where,omitempty"`  // a row counts while the columns have these texts
 
 	partitioned bool // as the source says
 }
@@ -90,6 +91,21 @@ func (t *text) UnmarshalText(in []byte) error {
 		return fmt.Errorf("%q names no column", in)
 	}
 	return nil
+}
+
+// MarshalText returns the text that UnmarshalText parses.
+func (t *text) MarshalText() ([]byte, error) {
+	if len(t.parts) == 3 && t.parts[0] == "" && t.parts[2] == "" {
+		return []byte(t.parts[1]), nil
+	}
+	var b []byte
+	for i, part := range t.parts {
+		if i%2 == 1 {
+			part = "{" + part + "}"
+		}
+		b = append(b, part...)
+	}
+	return b, nil
 }
 
 func (t *text) columns() (all []string) {

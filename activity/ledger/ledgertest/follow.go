@@ -21,8 +21,9 @@ type sourceRow struct {
 	span          ledger.Span
 }
 
-func sourceChange(rows []ledger.Row, c ledger.SourceChange) ledger.Change {
-	return ledger.Change{Rows: rows, Remove: true, Source: &c}
+func sourceChange(rows []ledger.Row, c ledger.SourceChange) ledger.SourceChange {
+	c.Rows = rows
+	return c
 }
 
 // follow follows a source of random rows beside a map of them, and takes the lease away at times.
@@ -54,7 +55,7 @@ func (s suite) follow(t *testing.T) {
 		for range rapid.IntRange(1, 12).Draw(rt, "steps") {
 			steps++
 			now = now.Add(time.Minute)
-			var changes []ledger.Change
+			var changes []ledger.SourceChange
 			for range rapid.IntRange(0, 5).Draw(rt, "changes") {
 				ids := slices.Sorted(maps.Keys(rows))
 				if len(ids) > 0 && rapid.Bool().Draw(rt, "removes") {
@@ -85,7 +86,7 @@ func (s suite) follow(t *testing.T) {
 					rt.Fatalf("with a lease that was lost: %v", err)
 				}
 			}
-			to := fmt.Sprint("p", steps)
+			to := ledger.Position(fmt.Sprint("p", steps))
 			_, err := l.Follow(ctx, now, ledger.Step{Lease: *lease, From: position, To: to}, changes)
 			must(rt, err)
 			if _, err := l.Follow(ctx, now, ledger.Step{Lease: *lease, From: position, To: to}, changes); !errors.Is(err, ledger.ErrFenced) {
@@ -176,10 +177,10 @@ func (s suite) followed(t *testing.T) {
 			t.Errorf("a write of a followed kind: %v", err)
 		}
 	}
-	_, err = l.Follow(ctx, time.Now(), ledger.Step{Lease: *lease, From: "", To: ""}, []ledger.Change{
+	_, err = l.Follow(ctx, time.Now(), ledger.Step{Lease: *lease, From: "", To: ""}, []ledger.SourceChange{
 		sourceChange([]ledger.Row{row}, ledger.SourceChange{At: time.Now(), Whole: true, Added: []ledger.Span{{}, {}}})})
 	must(t, err)
-	if _, err := l.Follow(ctx, time.Now(), ledger.Step{Lease: *lease, From: "", To: "1"}, []ledger.Change{sourceChange([]ledger.Row{{Hash: 1, Owner: "u", Kind: "like", Target: "p"}}, ledger.SourceChange{})}); !isFollowed(err) {
+	if _, err := l.Follow(ctx, time.Now(), ledger.Step{Lease: *lease, From: "", To: "1"}, []ledger.SourceChange{sourceChange([]ledger.Row{{Hash: 1, Owner: "u", Kind: "like", Target: "p"}}, ledger.SourceChange{})}); !isFollowed(err) {
 		t.Errorf("a change of a kind that is not the source's: %v", err)
 	}
 	must(t, lease.Renew(ctx, time.Hour, time.Time{}))
@@ -202,10 +203,10 @@ func (s suite) followed(t *testing.T) {
 	must(t, third.Renew(ctx, 0, time.Time{}))
 	second, err = l.Lease(ctx, "app", "two", []string{"hide"}, time.Hour, false)
 	must(t, err)
-	if _, err := l.Follow(ctx, time.Now(), ledger.Step{Lease: *second, From: "", To: "1"}, []ledger.Change{sourceChange([]ledger.Row{{Hash: 1, Owner: "v", Kind: "hide", Target: "p"}}, ledger.SourceChange{Removed: []ledger.Span{{}}})}); !errors.Is(err, ledger.ErrStrayRow) {
+	if _, err := l.Follow(ctx, time.Now(), ledger.Step{Lease: *second, From: "", To: "1"}, []ledger.SourceChange{sourceChange([]ledger.Row{{Hash: 1, Owner: "v", Kind: "hide", Target: "p"}}, ledger.SourceChange{Removed: []ledger.Span{{}}})}); !errors.Is(err, ledger.ErrStrayRow) {
 		t.Errorf("a row that nobody added: %v", err)
 	}
-	for position, kinds := range map[string][]string{"5": {"hide"}, "": {"hide", "like"}} {
+	for position, kinds := range map[ledger.Position][]string{"5": {"hide"}, "": {"hide", "like"}} {
 		moved, err := l.Lease(ctx, "app", "two", []string{"hide"}, time.Hour, false)
 		must(t, err)
 		_, err = l.Follow(ctx, time.Now(), ledger.Step{Lease: *moved, From: moved.Position, To: "5"}, nil)
@@ -342,7 +343,7 @@ func (s suite) begins(t *testing.T) {
 		{Added: []ledger.Span{{}}}, {Added: []ledger.Span{{}}}, {Removed: []ledger.Span{{}}}, {Removed: []ledger.Span{{}}, Added: []ledger.Span{{Until: first.AddDate(1, 0, 0)}}},
 	} {
 		c.At = first.Add(time.Duration(n) * time.Hour)
-		_, err := l.Follow(ctx, c.At, step, []ledger.Change{sourceChange([]ledger.Row{row}, c)})
+		_, err := l.Follow(ctx, c.At, step, []ledger.SourceChange{sourceChange([]ledger.Row{row}, c)})
 		must(t, err)
 		rows, err := l.List(ctx, ledger.ListQuery{Hash: row.Hash, Owner: "u", Kind: "hide", Now: c.At, Limit: 2})
 		if err != nil || len(rows) != 1 || !rows[0].Since.Equal(first) {
@@ -357,7 +358,7 @@ func (s suite) begins(t *testing.T) {
 func (s suite) startsOver(t *testing.T) {
 	l, ctx := s.make(t, 4), t.Context()
 	must(t, l.Declare(ctx, []ledger.Kind{{Name: "hide", Target: ledger.Post}}))
-	take := func(holder, position string) *ledger.Lease {
+	take := func(holder string, position ledger.Position) *ledger.Lease {
 		t.Helper()
 		lease, err := l.Lease(ctx, "app", holder, []string{"hide"}, time.Hour, true)
 		must(t, err)
@@ -366,16 +367,32 @@ func (s suite) startsOver(t *testing.T) {
 		}
 		return lease
 	}
-	move := func(lease *ledger.Lease, to string) {
+	move := func(lease *ledger.Lease, to ledger.Position) {
 		t.Helper()
 		_, err := l.Follow(ctx, at(0), ledger.Step{Lease: *lease, From: lease.Position, To: to}, nil)
 		must(t, err)
 	}
 	move(take("one", ""), "5")
 	lease := take("one", "5")
-	invalid := sourceChange([]ledger.Row{{Kind: "hide", Target: "p"}}, ledger.SourceChange{At: at(0), Added: []ledger.Span{{}}})
-	if _, err := l.Follow(ctx, at(0), ledger.Step{Lease: *lease, From: "5", To: "6"}, []ledger.Change{invalid}); err == nil {
-		t.Error("a change without an owner is followed")
+	valid := []ledger.Row{{Owner: "u", Kind: "hide", Target: "p"}}
+	late := time.Date(10_000, 1, 1, 0, 0, 0, 0, time.UTC)
+	for what, invalid := range map[string]ledger.SourceChange{
+		"without rows":      {At: at(0), Added: []ledger.Span{{}}},
+		"without an owner":  {Rows: []ledger.Row{{Kind: "hide", Target: "p"}}, At: at(0), Added: []ledger.Span{{}}},
+		"in the year 10000": {Rows: valid, At: late, Added: []ledger.Span{{}}},
+		"since 10000":       {Rows: valid, At: at(0), Added: []ledger.Span{{Since: late}}},
+		"until 10000":       {Rows: valid, At: at(0), Added: []ledger.Span{{}, {Until: late}}},
+		"until the year 1":  {Rows: valid, At: at(0), Added: []ledger.Span{{Until: time.Time{}.Add(time.Hour)}}},
+	} {
+		step := ledger.Step{Lease: *lease, From: "5", To: "6"}
+		if _, err := l.Follow(ctx, at(0), step, []ledger.SourceChange{invalid}); err == nil {
+			t.Errorf("a change %s is followed", what)
+		}
+	}
+	for _, to := range []ledger.Position{" ", "6 ", " 6", "6  a=1", "6 =1", "6\ta", "6\n"} {
+		if _, err := l.Follow(ctx, at(0), ledger.Step{Lease: *lease, From: "5", To: to}, nil); err == nil {
+			t.Errorf("the position %q is recorded", to)
+		}
 	}
 	must(t, lease.Settle(ctx, "5"))
 	if err := lease.Settle(ctx, "4"); !errors.Is(err, ledger.ErrFenced) {
@@ -423,7 +440,7 @@ func (s suite) snapshotInParts(t *testing.T) {
 	} {
 		now := at(int64(n))
 		step.change.At = now
-		changes := []ledger.Change{sourceChange([]ledger.Row{row}, step.change)}
+		changes := []ledger.SourceChange{sourceChange([]ledger.Row{row}, step.change)}
 		_, err := l.Follow(ctx, now, ledger.Step{Lease: *lease}, changes)
 		must(t, err)
 		query := ledger.ListQuery{Hash: row.Hash, Owner: "u", Kind: "hide", Now: now, Limit: 2}
@@ -442,7 +459,7 @@ func (s suite) stray(t *testing.T) {
 	row, now := ledger.Row{Hash: hashOf("u"), Owner: "u", Kind: "hide", Target: "p"}, at(0)
 	remove := func(span ledger.Span) error {
 		change := sourceChange([]ledger.Row{row}, ledger.SourceChange{At: now, Removed: []ledger.Span{span}})
-		_, err := l.Follow(ctx, now, ledger.Step{Lease: *lease}, []ledger.Change{change})
+		_, err := l.Follow(ctx, now, ledger.Step{Lease: *lease}, []ledger.SourceChange{change})
 		return err
 	}
 	for _, c := range []struct {
@@ -464,7 +481,7 @@ func (s suite) stray(t *testing.T) {
 			added = []ledger.Span{c.known}
 		}
 		whole := sourceChange([]ledger.Row{row}, ledger.SourceChange{At: now, Whole: true, Added: added})
-		_, err := l.Follow(ctx, now, ledger.Step{Lease: *lease}, []ledger.Change{whole})
+		_, err := l.Follow(ctx, now, ledger.Step{Lease: *lease}, []ledger.SourceChange{whole})
 		must(t, err)
 		if err := remove(c.removed); errors.Is(err, ledger.ErrStrayRow) != c.stray || !c.stray && err != nil {
 			t.Errorf("%+v is removed, and %+v is known: %v, want a stray row: %v", c.removed, added, err, c.stray)
@@ -485,7 +502,7 @@ func (s suite) forgetsMany(t *testing.T) {
 	must(t, err)
 	follow := func(c ledger.SourceChange) {
 		t.Helper()
-		changes := make([]ledger.Change, n)
+		changes := make([]ledger.SourceChange, n)
 		for i := range changes {
 			changes[i] = sourceChange([]ledger.Row{{Hash: hashOf("u"), Owner: "u", Kind: "hide", Target: fmt.Sprint(i)}}, c)
 		}
@@ -509,7 +526,7 @@ func (s suite) forgotten(t *testing.T, l *ledger.Ledger, row ledger.Row) {
 	follow := func(c ledger.SourceChange) {
 		t.Helper()
 		c.At = time.Now()
-		_, err := l.Follow(ctx, time.Now(), ledger.Step{Lease: *lease, From: lease.Position, To: lease.Position}, []ledger.Change{sourceChange([]ledger.Row{row}, c)})
+		_, err := l.Follow(ctx, time.Now(), ledger.Step{Lease: *lease, From: lease.Position, To: lease.Position}, []ledger.SourceChange{sourceChange([]ledger.Row{row}, c)})
 		must(t, err)
 	}
 	for _, forget := range []func(){
