@@ -5,6 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -72,6 +75,10 @@ func followFaults() []followFault {
 			w.exec(c[0])
 			return func() error { w.restore(c[1]); return nil }, nil
 		}},
+		{"source failed over", short, func(w *followWorld) (func() error, error) { return nil, w.failOver(false, false) }},
+		{"source failed over, without the last commits", short, func(w *followWorld) (func() error, error) { return nil, w.failOver(true, false) }},
+		{"source failed over, with a new slot", short, func(w *followWorld) (func() error, error) { return nil, w.failOver(true, true) }},
+		{"source restored", short, func(w *followWorld) (func() error, error) { return nil, w.restoreSource() }},
 		{"table rewritten", short, func(w *followWorld) (func() error, error) { rewrite(w); return nil, nil }}, //nolint:nilnil // it needs no end
 	}
 	for name, of := range map[string]func(w *followWorld) *pgtest.Server{
@@ -215,6 +222,78 @@ func invalidateSlot(w *followWorld) (func() error, error) {
 		}
 		return nil
 	}, nil
+}
+
+// failOver promotes a standby of the source, which takes its address. It may lack what the source
+// committed last, and have a slot from its beginning. Nobody's feeds are judged meanwhile: what was
+// lost, no feed can wait for.
+func (w *followWorld) failOver(loses, slot bool) error {
+	standby := w.source.StartStandby()
+	if loses {
+		standby.Pause()
+	}
+	must(w.t, wait(w.t.Context(), time.Duration(w.rng.Int64N(int64(time.Second)))))
+	w.truncating.Lock()
+	defer w.truncating.Unlock()
+	w.source.Kill()
+	if loses {
+		standby.Resume()
+	}
+	promoted, err := ask[bool](w, standby, `SELECT pg_promote()`)
+	if err == nil && !promoted {
+		err = errors.New("the standby was not promoted")
+	}
+	if err == nil && slot {
+		_, err = ask[string](w, standby, `SELECT slot_name FROM pg_create_logical_replication_slot('feedfilter_app', 'pgoutput')`)
+	}
+	if err != nil {
+		return err
+	}
+	w.source, w.failedOver = standby, true
+	for _, p := range w.proxies["source"] {
+		p.Move(standby.Addr())
+	}
+	return nil
+}
+
+// restoreSource sets the disk of the source back by up to two seconds, with its timeline. Until the
+// follower has noticed, a feed with after may take a position of the log that was lost for one of
+// the new. So nobody's feeds are judged before the ledger is beyond the end of the old log.
+func (w *followWorld) restoreSource() error {
+	data, err := ask[string](w, w.source, `SHOW data_directory`)
+	if err != nil {
+		return err
+	}
+	backup := filepath.Join(w.t.TempDir(), "backup")
+	files := func(from, to string) {
+		out, err := exec.CommandContext(w.t.Context(), "cp", "-a", from, to).CombinedOutput()
+		if err != nil {
+			w.t.Fatalf("copy %s to %s: %v\n%s", from, to, err, out)
+		}
+	}
+	w.source.Kill()
+	files(data, backup)
+	w.source.Restart()
+	must(w.t, wait(w.t.Context(), time.Duration(w.rng.Int64N(int64(2*time.Second)))))
+	w.truncating.Lock()
+	defer w.truncating.Unlock()
+	end, err := ask[string](w, w.source, `SELECT (pg_current_wal_lsn() + 1000000)::text`)
+	if err != nil {
+		return err
+	}
+	w.source.Kill()
+	must(w.t, os.RemoveAll(data))
+	files(backup, data)
+	must(w.t, os.RemoveAll(backup))
+	w.source.Restart()
+	for beyond := false; !beyond; {
+		w.exec(`SELECT pg_logical_emit_message(true, 'any', repeat('x', 100000))`)
+		if beyond, err = ask[bool](w, w.source, `SELECT pg_current_wal_flush_lsn() > $1::pg_lsn`, end); err != nil {
+			return err
+		}
+	}
+	w.awaitPosition()
+	return nil
 }
 
 // causeFaults causes one fault after another, and at times two at once.

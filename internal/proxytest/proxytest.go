@@ -21,12 +21,12 @@ import (
 // Its methods may be called concurrently, from any goroutine. They return when they have taken
 // effect on all connections. A call that fails marks the test as failed, and the test continues.
 type Proxy struct {
-	t      testing.TB
-	addr   string
-	target string
+	t    testing.TB
+	addr string
 
-	mu    sync.Mutex // guards links, and orders all changes to them
-	links *links     // nil while it is cut
+	mu     sync.Mutex // guards the fields below, and orders all changes to them
+	target string
+	links  *links // nil while it is cut
 }
 
 // Start runs a proxy in front of the server at target, a host:port. The proxy and its connections
@@ -118,4 +118,15 @@ func (p *Proxy) Reset() {
 		return
 	}
 	p.links = l
+}
+
+// Move puts the proxy in front of another server, a host:port, and resets all connections. It
+// stands for an address that fails over. The proxy is healthy then.
+func (p *Proxy) Move(target string) {
+	p.t.Helper()
+	p.mu.Lock()
+	p.target = target
+	p.close()
+	p.mu.Unlock()
+	p.Reset()
 }

@@ -170,6 +170,23 @@ func TestTruncate(t *testing.T) {
 	wantPong(t, proxy)
 }
 
+func TestMove(t *testing.T) {
+	t.Parallel()
+	_, proxy := start(t)
+	next := redistest.Start(t)
+	old := dial(t, proxy)
+	ping(t, old)
+	proxy.Cut()
+	proxy.Move(next.Addr())
+	if n, err := old.Read(make([]byte, 1)); err == nil {
+		t.Errorf("the old connection reads %d bytes", n)
+	}
+	must(t, next.Client().Set(t.Context(), "here", "next", 0).Err())
+	if got, err := newClient(t, proxy).Get(t.Context(), "here").Result(); err != nil || got != "next" {
+		t.Errorf("a new connection reads %q, %v", got, err)
+	}
+}
+
 func TestServerThatIsDown(t *testing.T) {
 	t.Parallel()
 	server, proxy := start(t)
