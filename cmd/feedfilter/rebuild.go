@@ -31,6 +31,8 @@ type rebuildCmd struct {
 	Page *uint32 `help:"${rebuild_page}" placeholder:"N"`
 	User string  `help:"${rebuild_user}" placeholder:"ID"`
 	All  bool    `help:"${rebuild_all}"`
+
+	maxLeft int // that of a test; 0: the constant
 }
 
 // Check implements [settings.Checker].
@@ -95,7 +97,7 @@ func (c *rebuildCmd) rebuild(ctx context.Context, std stdio, s *client.Client) (
 	group.SetLimit(rebuiltAtOnce)
 	for page := range pages {
 		mu.Lock()
-		more := ctx.Err() == nil && answer.Rebuilt+answer.Failed < n && left < maxLeft
+		more := ctx.Err() == nil && answer.Rebuilt+answer.Failed < n && left < cmp.Or(c.maxLeft, maxLeft)
 		mu.Unlock()
 		if !more {
 			break
