@@ -11,6 +11,7 @@ import (
 
 	"github.com/jackc/pglogrepl"
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
 )
 
 // The stream of a source has the changes of rows, and nothing of the catalog: a table that leaves
@@ -29,14 +30,30 @@ import (
 // or TRUNCATE of a partition, which is not in the stream of its root. xmin of pg_inherits changes
 // with DETACH and ATTACH. If it is that of the row type, which nothing changes, then the partition
 // was made as one, and all its rows are in the stream.
-const catalogSQL = `WITH
+//
+// Types are those of mapped columns, with the types that domains and arrays are made of. An enum
+// may be renamed in its values, so these are listed.
+const catalogSQL = catalogStart + catalogEnd
+
+// catalogSchemasSQL is the same for PostgreSQL 15 and later, where schemas may be published.
+const catalogSchemasSQL = catalogStart + `, (SELECT string_agg(concat_ws(':', s.oid, s.pnnspid, s.xmin), ' ' ORDER BY s.pnnspid)
+	FROM pg_publication_namespace s WHERE s.pnpubid = p.oid
+		AND s.pnnspid IN (SELECT x.relnamespace FROM roots JOIN pg_class x ON x.oid = root))` + catalogEnd
+
+const catalogStart = `WITH RECURSIVE
 	mapped AS (SELECT m.nspname, m.relname, m.attname
 		FROM unnest($1::text[], $2::text[], $3::text[]) AS m (nspname, relname, attname)),
 	roots AS (SELECT DISTINCT c.oid AS root, n.nspname, c.relname
 		FROM mapped m JOIN pg_namespace n USING (nspname)
 			JOIN pg_class c ON c.relnamespace = n.oid AND c.relname = m.relname),
 	trees AS (SELECT root, root AS oid FROM roots
-		UNION SELECT root, relid FROM roots, pg_partition_tree(root::regclass))
+		UNION SELECT root, relid FROM roots, pg_partition_tree(root::regclass)),
+	types AS (SELECT DISTINCT a.atttypid AS column_type, a.atttypid AS oid
+			FROM mapped m JOIN roots USING (nspname, relname)
+				JOIN pg_attribute a ON a.attrelid = root AND a.attname = m.attname AND NOT a.attisdropped
+		UNION SELECT types.column_type, CASE t.typtype WHEN 'd' THEN t.typbasetype ELSE t.typelem END
+			FROM types JOIN pg_type t USING (oid)
+			WHERE t.typtype = 'd' OR t.typelem <> 0 AND t.typlen = -1)
 SELECT c.oid, r.root = c.oid, n.nspname || '.' || c.relname,
 		c.relispartition AND c.relfilenode IN (0, c.oid)
 			AND i.xmin = (SELECT y.xmin FROM pg_type y WHERE y.oid = c.reltype),
@@ -44,34 +61,44 @@ SELECT c.oid, r.root = c.oid, n.nspname || '.' || c.relname,
 			'secured', row_security_active(c.oid), 'of', i.inhparent, i.xmin,
 			(SELECT string_agg(concat_ws(':', a.attnum, a.attname, a.atttypid, a.atttypmod, a.attgenerated,
 					(SELECT string_agg(concat_ws('=', e.oid, e.enumlabel), ',' ORDER BY e.oid)
-						FROM pg_enum e WHERE e.enumtypid = a.atttypid)),
+						FROM types JOIN pg_enum e ON e.enumtypid = types.oid
+						WHERE types.column_type = a.atttypid)),
 					' ' ORDER BY a.attnum)
 				FROM pg_attribute a
 					JOIN mapped m ON m.attname = a.attname AND m.nspname = r.nspname AND m.relname = r.relname
 				WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped),
 			(SELECT concat_ws(':', 'identity', x.indexrelid, x.indkey, x.indimmediate, x.indisvalid)
 				FROM pg_index x WHERE x.indrelid = c.oid
-					AND (c.relreplident = 'd' AND x.indisprimary OR c.relreplident = 'i' AND x.indisreplident)))
+					AND (c.relreplident = 'd' AND x.indisprimary OR c.relreplident = 'i' AND x.indisreplident))),
+		CASE WHEN c.oid = r.root THEN ARRAY(SELECT types.oid || ':' || a.attname
+			FROM pg_attribute a
+				JOIN mapped m ON m.attname = a.attname AND m.nspname = r.nspname AND m.relname = r.relname
+				JOIN types ON types.column_type = a.atttypid JOIN pg_type t ON t.oid = types.oid
+			WHERE a.attrelid = c.oid AND NOT a.attisdropped
+				AND (t.typtype = 'e' OR t.oid IN ('bpchar'::regtype, 'boolean'::regtype))) END
 	FROM trees t JOIN roots r USING (root) JOIN pg_class c ON c.oid = t.oid
 		JOIN pg_namespace n ON n.oid = c.relnamespace
 		LEFT JOIN pg_inherits i ON i.inhrelid = c.oid AND c.relispartition
 UNION ALL
 SELECT 0, false, 'publication', false, concat_ws(' ', p.oid, p.xmin,
 		(SELECT string_agg(concat_ws(':', e.oid, e.prrelid, e.xmin), ' ' ORDER BY e.prrelid)
-			FROM pg_publication_rel e WHERE e.prpubid = p.oid AND e.prrelid IN (SELECT oid FROM trees)))
+			FROM pg_publication_rel e WHERE e.prpubid = p.oid AND e.prrelid IN (SELECT oid FROM trees))`
+
+const catalogEnd = `), NULL
 	FROM pg_publication p WHERE p.pubname = $4
-UNION ALL SELECT 0, false, 'timeline', false, left(pg_walfile_name(pg_current_wal_lsn()), 8)
-UNION ALL SELECT 0, false, 'end', false, concat_ws(' ', pg_current_wal_insert_lsn(), current_setting('wal_block_size'))
+UNION ALL SELECT 0, false, 'timeline', false, left(pg_walfile_name(pg_current_wal_lsn()), 8), NULL
+UNION ALL SELECT 0, false, 'end', false,
+	concat_ws(' ', pg_current_wal_insert_lsn(), current_setting('wal_block_size')), NULL
 ORDER BY 1`
 
 // changingSQL reports whether a transaction may have changed the catalog, and is not visible yet.
-// $1 are the tables and partitions, $2 is the publication.
+// $1 are the tables and partitions, $2 is the publication, $3 are the enums.
 //
 // The log has a commit before others see it: until a synchronous standby has confirmed it, for one.
 // A transaction that changes a table or its place in a publication holds such a lock until others
 // see it. VACUUM has one too, but no transaction id. A change of the publication alone locks
-// nothing, and leaves its id in xmax. So does one that was rolled back: it is older than all that
-// run.
+// nothing, and leaves its id in xmax. So does one of an enum, or of the schemas of a publication,
+// and one that was rolled back: it is older than all that run.
 const changingSQL = `WITH locks AS MATERIALIZED (
 		SELECT locktype, relation, mode, virtualtransaction, database FROM pg_locks WHERE granted)
 SELECT EXISTS (SELECT FROM locks l
@@ -81,7 +108,38 @@ SELECT EXISTS (SELECT FROM locks l
 			AND EXISTS (SELECT FROM locks x WHERE x.locktype = 'transactionid' AND x.mode = 'ExclusiveLock'
 				AND x.virtualtransaction = l.virtualtransaction))
 	OR EXISTS (SELECT FROM pg_publication p WHERE p.pubname = $2 AND p.xmax <> '0'::xid
-		AND p.xmax::text::bigint >= pg_snapshot_xmin(pg_current_snapshot())::text::bigint % 4294967296)`
+		AND p.xmax::text::bigint >= pg_snapshot_xmin(pg_current_snapshot())::text::bigint % 4294967296)
+	OR EXISTS (SELECT FROM pg_enum e WHERE e.enumtypid = ANY($3::oid[]) AND e.xmax <> '0'::xid
+		AND e.xmax::text::bigint >= pg_snapshot_xmin(pg_current_snapshot())::text::bigint % 4294967296)`
+
+// changingSchemasSQL is the same for PostgreSQL 15 and later.
+const changingSchemasSQL = changingSQL + `
+	OR EXISTS (SELECT FROM pg_publication p JOIN pg_publication_namespace s ON s.pnpubid = p.oid
+		WHERE p.pubname = $2 AND s.xmax <> '0'::xid
+			AND s.xmax::text::bigint >= pg_snapshot_xmin(pg_current_snapshot())::text::bigint % 4294967296)`
+
+// hasSchemas returns an expression of SQL: whether the publication p publishes schemas.
+func hasSchemas(conn *pgx.Conn) string {
+	if !publishesSchemas(conn) {
+		return "false"
+	}
+	return "EXISTS (SELECT FROM pg_publication_namespace s WHERE s.pnpubid = p.oid)"
+}
+
+// publishesSchemas reports whether a server can publish schemas: PostgreSQL 15 and later.
+func publishesSchemas(conn *pgx.Conn) bool {
+	var major int
+	_, err := fmt.Sscan(conn.PgConn().ParameterStatus("server_version"), &major)
+	return err == nil && major >= 15
+}
+
+// looksOf returns the queries of a look at the catalog of a server.
+func looksOf(conn *pgx.Conn) (look, changes string) {
+	if publishesSchemas(conn) {
+		return catalogSchemasSQL, changingSchemasSQL
+	}
+	return catalogSQL, changingSQL
+}
 
 // timelineLine and endLine are the names of the lines of the timeline and of the end of the log.
 // Each lets a standby, which has none, refuse the query.
@@ -106,14 +164,17 @@ type catalog struct {
 	timeline string
 	end      pglogrepl.LSN // of the log of the server, when the catalog was read
 
-	roots map[uint32]string // "schema.name" of the tables of the file, by oid
+	roots map[uint32]string      // "schema.name" of the tables of the file, by oid
+	types map[string]columnTypes // of the tables of the file, by "schema.name"
+	enums []uint32               // that mapped columns have
 	// made are the partitions that were made as such, and not rewritten since, in order of oid.
 	made []string
 }
 
 // catalogOf reads the catalog as conn sees it.
 func (s *source) catalogOf(ctx context.Context, conn *pgx.Conn) (*catalog, error) {
-	rows, err := conn.Query(ctx, catalogSQL, s.catalogArgs()...)
+	look, _ := looksOf(conn)
+	rows, err := conn.Query(ctx, look, s.catalogArgs()...)
 	if err != nil {
 		return nil, fmt.Errorf("look at the catalog of the source: %w", err)
 	}
@@ -133,11 +194,15 @@ func (s *source) catalogArgs() []any {
 }
 
 func readCatalog(rows pgx.Rows) (*catalog, error) {
-	c := &catalog{lines: make(map[string]string), roots: make(map[uint32]string)}
+	c := &catalog{
+		lines: make(map[string]string), roots: make(map[uint32]string),
+		types: make(map[string]columnTypes),
+	}
 	var oid uint32
 	var root, made bool
 	var name, line string
-	_, err := pgx.ForEachRow(rows, []any{&oid, &root, &name, &made, &line}, func() (err error) {
+	var types []string
+	_, err := pgx.ForEachRow(rows, []any{&oid, &root, &name, &made, &line, &types}, func() (err error) {
 		switch name {
 		case timelineLine:
 			c.timeline = line
@@ -152,6 +217,7 @@ func readCatalog(rows pgx.Rows) (*catalog, error) {
 		}
 		if root {
 			c.roots[oid] = name
+			c.addTypes(name, types)
 		}
 		if made {
 			c.made = append(c.made, name)
@@ -162,6 +228,24 @@ func readCatalog(rows pgx.Rows) (*catalog, error) {
 		return nil, fmt.Errorf("look at the catalog of the source: %w", err)
 	}
 	return c, nil
+}
+
+// addTypes adds the types of columns of a table, each such as "16:accepted".
+func (c *catalog) addTypes(table string, all []string) {
+	var types columnTypes
+	for _, one := range all {
+		text, column, _ := strings.Cut(one, ":")
+		oid, _ := strconv.ParseUint(text, 10, 32)
+		switch oid {
+		case pgtype.BPCharOID:
+			types.padded = append(types.padded, column)
+		case pgtype.BoolOID:
+			types.boolean = append(types.boolean, column)
+		default:
+			c.enums = append(c.enums, uint32(oid))
+		}
+	}
+	c.types[table] = types
 }
 
 // pageHeader is the most that the header of a page of the log takes, in bytes.
@@ -192,8 +276,9 @@ func endOfLog(line string) (end pglogrepl.LSN, err error) {
 // level of the connection: so what the first sees as ended is visible to the second.
 func (s *source) catalogAfter(ctx context.Context, conn *pgx.Conn, known *catalog) (now *catalog, changing bool, err error) {
 	both := new(pgx.Batch)
-	both.Queue(changingSQL, known.oids, s.name).QueryRow(func(row pgx.Row) error { return row.Scan(&changing) })
-	both.Queue(catalogSQL, s.catalogArgs()...).Query(func(rows pgx.Rows) (err error) {
+	look, changes := looksOf(conn)
+	both.Queue(changes, known.oids, s.name, known.enums).QueryRow(func(row pgx.Row) error { return row.Scan(&changing) })
+	both.Queue(look, s.catalogArgs()...).Query(func(rows pgx.Rows) (err error) {
 		now, err = readCatalog(rows)
 		return err
 	})
