@@ -1,6 +1,7 @@
 package follow
 
 import (
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -52,6 +53,9 @@ func TestIdentities(t *testing.T) {
 	t.Parallel()
 	a := newAppOf(t, "", identityFile, activity.BuiltinKinds())
 	for name, sql := range identities() {
+		if testing.Short() && rand.IntN(4) > 0 {
+			continue // a quarter of them, chosen at random
+		}
 		for _, create := range []bool{true, false} {
 			t.Logf("%s, create %v", name, create)
 			a.exec(sql)
