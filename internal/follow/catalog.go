@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/go-json-experiment/json"
 	"github.com/jackc/pglogrepl"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
@@ -31,51 +32,52 @@ import (
 // with DETACH and ATTACH. If it is that of the row type, which nothing changes, then the partition
 // was made as one, and all its rows are in the stream.
 //
-// Types are those of mapped columns, with the types that domains and arrays are made of. An enum
-// may be renamed in its values, so these are listed.
-const catalogSQL = catalogStart + catalogEnd
+// $5 are the enums that columns, or the domains and arrays that they are of, are made of: their
+// values may be renamed.
+const (
+	catalogSQL        = catalogRoots + catalogTables + catalogEnd + catalogEnums + " ORDER BY 1"
+	catalogSchemasSQL = catalogRoots + catalogTables + catalogSchemas + catalogEnd + catalogEnums + " ORDER BY 1"
+)
 
-// catalogSchemasSQL is the same for PostgreSQL 15 and later, where schemas may be published.
-const catalogSchemasSQL = catalogStart + `, (SELECT string_agg(concat_ws(':', s.oid, s.pnnspid, s.xmin), ' ' ORDER BY s.pnnspid)
-	FROM pg_publication_namespace s WHERE s.pnpubid = p.oid
-		AND s.pnnspid IN (SELECT x.relnamespace FROM roots JOIN pg_class x ON x.oid = root))` + catalogEnd
+// typedCatalogSQL is the same with a line for each type that matters, by its oid. A column has its
+// own type and those that this is made of. It finds the enums itself.
+const (
+	typedCatalogSQL        = catalogRoots + catalogTypes + catalogTables + catalogEnd + catalogTyped + " ORDER BY 1"
+	typedCatalogSchemasSQL = catalogRoots + catalogTypes + catalogTables + catalogSchemas + catalogEnd + catalogTyped +
+		" ORDER BY 1"
+)
 
-const catalogStart = `WITH RECURSIVE
+const catalogRoots = `WITH RECURSIVE
 	mapped AS (SELECT m.nspname, m.relname, m.attname
 		FROM unnest($1::text[], $2::text[], $3::text[]) AS m (nspname, relname, attname)),
 	roots AS (SELECT DISTINCT c.oid AS root, n.nspname, c.relname
 		FROM mapped m JOIN pg_namespace n USING (nspname)
 			JOIN pg_class c ON c.relnamespace = n.oid AND c.relname = m.relname),
 	trees AS (SELECT root, root AS oid FROM roots
-		UNION SELECT root, relid FROM roots, pg_partition_tree(root::regclass)),
-	types AS (SELECT DISTINCT a.atttypid AS column_type, a.atttypid AS oid
+		UNION SELECT root, relid FROM roots, pg_partition_tree(root::regclass))`
+
+const catalogTypes = `,
+	types AS (SELECT json_build_array(nspname || '.' || relname, a.attname)::text AS of, a.atttypid AS oid
 			FROM mapped m JOIN roots USING (nspname, relname)
 				JOIN pg_attribute a ON a.attrelid = root AND a.attname = m.attname AND NOT a.attisdropped
-		UNION SELECT types.column_type, CASE t.typtype WHEN 'd' THEN t.typbasetype ELSE t.typelem END
+		UNION SELECT types.of, CASE t.typtype WHEN 'd' THEN t.typbasetype ELSE t.typelem END
 			FROM types JOIN pg_type t USING (oid)
-			WHERE t.typtype = 'd' OR t.typelem <> 0 AND t.typlen = -1)
+			WHERE t.typtype = 'd' OR t.typelem <> 0 AND t.typlen = -1)`
+
+const catalogTables = `
 SELECT c.oid, r.root = c.oid, n.nspname || '.' || c.relname,
 		c.relispartition AND c.relfilenode IN (0, c.oid)
 			AND i.xmin = (SELECT y.xmin FROM pg_type y WHERE y.oid = c.reltype),
 		concat_ws(' ', c.oid, c.relkind, c.relpersistence, c.relfilenode, c.relreplident,
 			'secured', row_security_active(c.oid), 'of', i.inhparent, i.xmin,
-			(SELECT string_agg(concat_ws(':', a.attnum, a.attname, a.atttypid, a.atttypmod, a.attgenerated,
-					(SELECT string_agg(concat_ws('=', e.oid, e.enumlabel), ',' ORDER BY e.oid)
-						FROM types JOIN pg_enum e ON e.enumtypid = types.oid
-						WHERE types.column_type = a.atttypid)),
+			(SELECT string_agg(concat_ws(':', a.attnum, a.attname, a.atttypid, a.atttypmod, a.attgenerated),
 					' ' ORDER BY a.attnum)
 				FROM pg_attribute a
 					JOIN mapped m ON m.attname = a.attname AND m.nspname = r.nspname AND m.relname = r.relname
 				WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped),
 			(SELECT concat_ws(':', 'identity', x.indexrelid, x.indkey, x.indimmediate, x.indisvalid)
 				FROM pg_index x WHERE x.indrelid = c.oid
-					AND (c.relreplident = 'd' AND x.indisprimary OR c.relreplident = 'i' AND x.indisreplident))),
-		CASE WHEN c.oid = r.root THEN ARRAY(SELECT types.oid || ':' || a.attname
-			FROM pg_attribute a
-				JOIN mapped m ON m.attname = a.attname AND m.nspname = r.nspname AND m.relname = r.relname
-				JOIN types ON types.column_type = a.atttypid JOIN pg_type t ON t.oid = types.oid
-			WHERE a.attrelid = c.oid AND NOT a.attisdropped
-				AND (t.typtype = 'e' OR t.oid IN ('bpchar'::regtype, 'boolean'::regtype))) END
+					AND (c.relreplident = 'd' AND x.indisprimary OR c.relreplident = 'i' AND x.indisreplident)))
 	FROM trees t JOIN roots r USING (root) JOIN pg_class c ON c.oid = t.oid
 		JOIN pg_namespace n ON n.oid = c.relnamespace
 		LEFT JOIN pg_inherits i ON i.inhrelid = c.oid AND c.relispartition
@@ -84,12 +86,26 @@ SELECT 0, false, 'publication', false, concat_ws(' ', p.oid, p.xmin,
 		(SELECT string_agg(concat_ws(':', e.oid, e.prrelid, e.xmin), ' ' ORDER BY e.prrelid)
 			FROM pg_publication_rel e WHERE e.prpubid = p.oid AND e.prrelid IN (SELECT oid FROM trees))`
 
-const catalogEnd = `), NULL
+// catalogSchemas are the schemas of the tables in the publication, for PostgreSQL 15 and later. An
+// entry that is dropped and added again gets another oid.
+const catalogSchemas = `,
+		(SELECT string_agg(concat_ws(':', s.oid, s.pnnspid), ' ' ORDER BY s.pnnspid)
+			FROM pg_publication_namespace s WHERE s.pnpubid = p.oid
+				AND s.pnnspid IN (SELECT x.relnamespace FROM roots JOIN pg_class x ON x.oid = root))`
+
+const catalogEnd = `)
 	FROM pg_publication p WHERE p.pubname = $4
-UNION ALL SELECT 0, false, 'timeline', false, left(pg_walfile_name(pg_current_wal_lsn()), 8), NULL
+UNION ALL SELECT 0, false, 'timeline', false, left(pg_walfile_name(pg_current_wal_lsn()), 8)
 UNION ALL SELECT 0, false, 'end', false,
-	concat_ws(' ', pg_current_wal_insert_lsn(), current_setting('wal_block_size')), NULL
-ORDER BY 1`
+	concat_ws(' ', pg_current_wal_insert_lsn(), current_setting('wal_block_size'))
+UNION ALL SELECT 0, false, 'enums', false, coalesce(string_agg(concat_ws('=', e.oid, e.enumlabel), ',' ORDER BY e.oid), '')
+	FROM pg_enum e WHERE e.enumtypid`
+
+const catalogEnums = ` = ANY ($5::oid[])`
+
+const catalogTyped = ` IN (SELECT oid FROM types)
+UNION ALL SELECT t.oid, false, 'type', false, types.of FROM types JOIN pg_type t USING (oid)
+	WHERE t.typtype = 'e' OR t.oid IN ('bpchar'::regtype, 'boolean'::regtype)`
 
 // changingSQL reports whether a transaction may have changed the catalog, and is not visible yet.
 // $1 are the tables and partitions, $2 is the publication, $3 are the enums.
@@ -133,14 +149,6 @@ func publishesSchemas(conn *pgx.Conn) bool {
 	return err == nil && major >= 15
 }
 
-// looksOf returns the queries of a look at the catalog of a server.
-func looksOf(conn *pgx.Conn) (look, changes string) {
-	if publishesSchemas(conn) {
-		return catalogSchemasSQL, changingSchemasSQL
-	}
-	return catalogSQL, changingSQL
-}
-
 // timelineLine and endLine are the names of the lines of the timeline and of the end of the log.
 // Each lets a standby, which has none, refuse the query.
 //
@@ -149,6 +157,7 @@ func looksOf(conn *pgx.Conn) (look, changes string) {
 const (
 	timelineLine = "timeline"
 	endLine      = "end"
+	typeLine     = "type"
 )
 
 // errAltered means that the catalog is not that of the moment in which the tables were read. The
@@ -165,15 +174,18 @@ type catalog struct {
 	end      pglogrepl.LSN // of the log of the server, when the catalog was read
 
 	roots map[uint32]string      // "schema.name" of the tables of the file, by oid
-	types map[string]columnTypes // of the tables of the file, by "schema.name"
-	enums []uint32               // that mapped columns have
+	types map[string]columnTypes // of the tables of the file, by "schema.name"; no look reads them
+	enums []uint32               // that mapped columns have; no look reads them
 	// made are the partitions that were made as such, and not rewritten since, in order of oid.
 	made []string
 }
 
 // catalogOf reads the catalog as conn sees it.
 func (s *source) catalogOf(ctx context.Context, conn *pgx.Conn) (*catalog, error) {
-	look, _ := looksOf(conn)
+	look := typedCatalogSQL
+	if publishesSchemas(conn) {
+		look = typedCatalogSchemasSQL
+	}
 	rows, err := conn.Query(ctx, look, s.catalogArgs()...)
 	if err != nil {
 		return nil, fmt.Errorf("look at the catalog of the source: %w", err)
@@ -181,7 +193,7 @@ func (s *source) catalogOf(ctx context.Context, conn *pgx.Conn) (*catalog, error
 	return readCatalog(rows)
 }
 
-// catalogArgs are the arguments of catalogSQL.
+// catalogArgs are the arguments of typedCatalogSQL.
 func (s *source) catalogArgs() []any {
 	var schemas, tables, columns []string
 	for i := range s.tables {
@@ -201,8 +213,7 @@ func readCatalog(rows pgx.Rows) (*catalog, error) {
 	var oid uint32
 	var root, made bool
 	var name, line string
-	var types []string
-	_, err := pgx.ForEachRow(rows, []any{&oid, &root, &name, &made, &line, &types}, func() (err error) {
+	_, err := pgx.ForEachRow(rows, []any{&oid, &root, &name, &made, &line}, func() (err error) {
 		switch name {
 		case timelineLine:
 			c.timeline = line
@@ -210,6 +221,8 @@ func readCatalog(rows pgx.Rows) (*catalog, error) {
 		case endLine:
 			c.end, err = endOfLog(line)
 			return err
+		case typeLine:
+			return c.addType(oid, line)
 		}
 		c.lines[name] = line
 		if oid != 0 {
@@ -217,7 +230,6 @@ func readCatalog(rows pgx.Rows) (*catalog, error) {
 		}
 		if root {
 			c.roots[oid] = name
-			c.addTypes(name, types)
 		}
 		if made {
 			c.made = append(c.made, name)
@@ -230,22 +242,23 @@ func readCatalog(rows pgx.Rows) (*catalog, error) {
 	return c, nil
 }
 
-// addTypes adds the types of columns of a table, each such as "16:accepted".
-func (c *catalog) addTypes(table string, all []string) {
-	var types columnTypes
-	for _, one := range all {
-		text, column, _ := strings.Cut(one, ":")
-		oid, _ := strconv.ParseUint(text, 10, 32)
-		switch oid {
-		case pgtype.BPCharOID:
-			types.padded = append(types.padded, column)
-		case pgtype.BoolOID:
-			types.boolean = append(types.boolean, column)
-		default:
-			c.enums = append(c.enums, uint32(oid))
-		}
+// addType adds a type that a column has, or is made of. The column is such as ["public.t","v"].
+func (c *catalog) addType(oid uint32, column string) error {
+	var of [2]string
+	if err := json.Unmarshal([]byte(column), &of); err != nil {
+		return err
 	}
-	c.types[table] = types
+	types := c.types[of[0]]
+	switch oid {
+	case pgtype.BPCharOID:
+		types.padded = append(types.padded, of[1])
+	case pgtype.BoolOID:
+		types.boolean = append(types.boolean, of[1])
+	default:
+		c.enums = append(c.enums, oid)
+	}
+	c.types[of[0]] = types
+	return nil
 }
 
 // pageHeader is the most that the header of a page of the log takes, in bytes.
@@ -275,10 +288,13 @@ func endOfLog(line string) (end pglogrepl.LSN, err error) {
 // Both queries go out at once. Each sees what is committed when it begins, which is the isolation
 // level of the connection: so what the first sees as ended is visible to the second.
 func (s *source) catalogAfter(ctx context.Context, conn *pgx.Conn, known *catalog) (now *catalog, changing bool, err error) {
+	look, changes := catalogSQL, changingSQL
+	if publishesSchemas(conn) {
+		look, changes = catalogSchemasSQL, changingSchemasSQL
+	}
 	both := new(pgx.Batch)
-	look, changes := looksOf(conn)
 	both.Queue(changes, known.oids, s.name, known.enums).QueryRow(func(row pgx.Row) error { return row.Scan(&changing) })
-	both.Queue(look, s.catalogArgs()...).Query(func(rows pgx.Rows) (err error) {
+	both.Queue(look, append(s.catalogArgs(), known.enums)...).Query(func(rows pgx.Rows) (err error) {
 		now, err = readCatalog(rows)
 		return err
 	})
