@@ -25,7 +25,7 @@ type Counted struct {
 	Not map[string]int
 }
 
-func (c Counted) String() string {
+func (c *Counted) String() string {
 	var not strings.Builder
 	for _, why := range slices.Sorted(maps.Keys(c.Not)) {
 		fmt.Fprintf(&not, ", %d %s", c.Not[why], why)
@@ -103,7 +103,7 @@ func (f *Follower) countRows(ctx context.Context, conn *pgx.Conn, report *Report
 		take := func(all []mapped, why reason, err error) error {
 			bad, invalid := errors.AsType[*rowError](err)
 			if invalid {
-				report.invalid(bad)
+				listInvalid(report, bad)
 			} else if err != nil {
 				return err
 			}
@@ -132,8 +132,8 @@ func (c *Counted) add(all []mapped, why reason, now time.Time) {
 	}
 }
 
-// invalid notes a row that is not valid.
-func (r *Report) invalid(bad *rowError) {
+// listInvalid notes a row that is not valid.
+func listInvalid(r *Report, bad *rowError) {
 	r.Invalid++
 	if r.Invalid <= maxListed {
 		r.Rows = append(r.Rows, fmt.Sprintf("%.1000s", bad.clear()))

@@ -46,9 +46,8 @@ func identities() map[string]string {
 
 const identityFile = `{"tables": [{"table": "t", "kind": "block", "user": "u", "target": "v"}]}`
 
-// TestIdentities: whatever the key and the identity of a table are, the app's INSERT, UPDATE and
-// DELETE succeed once a check has said that the source is ready, or --create has run, and what they
-// change is followed.
+// TestIdentities makes a table with each key and identity ready, by --create or by what a check
+// says. Then the app's INSERT, UPDATE and DELETE succeed, and what they change is followed.
 func TestIdentities(t *testing.T) {
 	t.Parallel()
 	a := newAppOf(t, "", identityFile, activity.BuiltinKinds())

@@ -71,8 +71,8 @@ func (r Report) Print(to io.Writer) error {
 	for _, note := range r.Notes {
 		fmt.Fprintln(&text, note)
 	}
-	for _, c := range r.Counted {
-		fmt.Fprintln(&text, c)
+	for i := range r.Counted {
+		fmt.Fprintln(&text, &r.Counted[i])
 	}
 	if r.Invalid > 0 {
 		fmt.Fprintf(&text, "%d rows are not valid, such as:\n- %s\n", r.Invalid, strings.Join(r.Rows, "\n- "))
@@ -436,9 +436,9 @@ func (c *inspection) readPublication(ctx context.Context) error {
 	case err != nil:
 		return err
 	case c.unpublished && wide:
-		c.lacksf("", "the publication %q is of all tables or of schemas, and lacks tables or changes: run "+
-			"ALTER PUBLICATION %s SET (publish = 'insert, update, delete, truncate', publish_via_partition_root = true), "+
-			"add the schemas, or use another --source-name", c.name, quote(c.name))
+		c.lacksf("", "the publication %q is of all tables or of schemas, and lacks some of these tables, or changes. "+
+			"Add the schemas, and run ALTER PUBLICATION %s SET (publish = 'insert, update, delete, truncate', "+
+			"publish_via_partition_root = true). Or use another --source-name", c.name, quote(c.name))
 	case c.unpublished:
 		names := make([]string, len(c.tables))
 		for i := range c.tables {

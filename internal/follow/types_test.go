@@ -18,41 +18,51 @@ const typesSQL = `CREATE TYPE mood AS ENUM ('red', 'green', 'it''s {"x", y}');
 	CREATE DOMAIN whole AS numeric(20); CREATE DOMAIN positive AS whole CHECK (VALUE > 0);
 	CREATE DOMAIN tone AS mood; CREATE DOMAIN ids AS bigint[];`
 
-// idTypes are the types of ids, with two values and the texts that they have as ids.
-var idTypes = []struct {
+// idType is a type of ids, with two values and the texts that they have as ids.
+type idType struct {
 	kind        string
 	first, then string
 	ids         [2]string
-}{
-	{"char(8)", `'ab'`, `'a b '`, [2]string{"ab", "a b"}},
-	{"code", `'ab'`, `'ü'`, [2]string{"ab", "ü"}},
-	{"varchar(8)", `'ab '`, `'ab'`, [2]string{"ab ", "ab"}}, // its blanks count
-	{"label", `'ab'`, `'cd'`, [2]string{"ab", "cd"}},
-	{"numeric(20,0)", `15`, `12345678901234567890`, [2]string{"15", "12345678901234567890"}},
-	{"numeric(20)", `1.4`, `-7`, [2]string{"1", "-7"}},
-	{"positive", `1`, `20`, [2]string{"1", "20"}},
-	{"mood", `'red'`, `'it''s {"x", y}'`, [2]string{"red", `it's {"x", y}`}},
-	{"tone", `'red'`, `'green'`, [2]string{"red", "green"}},
-	{"uuid", `'00000000-0000-0000-0000-00000000000A'`, `'00000000-0000-0000-0000-00000000000b'`, [2]string{
-		"00000000-0000-0000-0000-00000000000a", "00000000-0000-0000-0000-00000000000b",
-	}},
 }
 
-// listTypes are the types of arrays of ids, with two values and the ids in them.
-var listTypes = []struct {
+// idTypes returns the types of ids that are not whole numbers or text.
+func idTypes() []idType {
+	return []idType{
+		{"char(8)", `'ab'`, `'a b '`, [2]string{"ab", "a b"}},
+		{"code", `'ab'`, `'ü'`, [2]string{"ab", "ü"}},
+		{"varchar(8)", `'ab '`, `'ab'`, [2]string{"ab ", "ab"}}, // its blanks count
+		{"label", `'ab'`, `'cd'`, [2]string{"ab", "cd"}},
+		{"numeric(20,0)", `15`, `12345678901234567890`, [2]string{"15", "12345678901234567890"}},
+		{"numeric(20)", `1.4`, `-7`, [2]string{"1", "-7"}},
+		{"positive", `1`, `20`, [2]string{"1", "20"}},
+		{"mood", `'red'`, `'it''s {"x", y}'`, [2]string{"red", `it's {"x", y}`}},
+		{"tone", `'red'`, `'green'`, [2]string{"red", "green"}},
+		{"uuid", `'00000000-0000-0000-0000-00000000000A'`, `'00000000-0000-0000-0000-00000000000b'`, [2]string{
+			"00000000-0000-0000-0000-00000000000a", "00000000-0000-0000-0000-00000000000b",
+		}},
+	}
+}
+
+// listType is a type of arrays of ids, with two values and the ids in them.
+type listType struct {
 	kind        string
 	first, then string
 	ids         [2][]string
-}{
-	{"text[]", `ARRAY['a', 'b c', NULL, 'NULL', 'a"\,{}']`, `ARRAY['b c', 'd', 'd']`, [2][]string{{"a", "b c", "NULL", `a"\,{}`}, {"b c", "d"}}},
-	{"int[]", `'{1,2,3}'`, `'[0:1]={3,4}'`, [2][]string{{"1", "2", "3"}, {"3", "4"}}},
-	{"ids", `'{1,2}'`, `'{{1,5},{6,7}}'`, [2][]string{{"1", "2"}, {"1", "5", "6", "7"}}},
-	{"char(3)[]", `'{a,b}'`, `'{b,c}'`, [2][]string{{"a", "b"}, {"b", "c"}}},
-	{"mood[]", `'{red,green}'`, `'{green}'`, [2][]string{{"red", "green"}, {"green"}}},
-	{"numeric(9,0)[]", `'{1,2}'`, `'{2.3,4}'`, [2][]string{{"1", "2"}, {"2", "4"}}},
-	{"jsonb", `'["a", 15, null]'`, `'[15, "b", 1e2]'`, [2][]string{{"a", "15"}, {"15", "b", "100"}}},
-	{"jsonb", `'["\u00fc", "a\"]}"]'`, `'[]'`, [2][]string{{"ü", `a"]}`}, nil}},
-	{"json", `'["a", 7 ]'`, `'[ 7]'`, [2][]string{{"a", "7"}, {"7"}}},
+}
+
+// listTypes returns the types of arrays of ids.
+func listTypes() []listType {
+	return []listType{
+		{"text[]", `ARRAY['a', 'b c', NULL, 'NULL', 'a"\,{}']`, `ARRAY['b c', 'd', 'd']`, [2][]string{{"a", "b c", "NULL", `a"\,{}`}, {"b c", "d"}}},
+		{"int[]", `'{1,2,3}'`, `'[0:1]={3,4}'`, [2][]string{{"1", "2", "3"}, {"3", "4"}}},
+		{"ids", `'{1,2}'`, `'{{1,5},{6,7}}'`, [2][]string{{"1", "2"}, {"1", "5", "6", "7"}}},
+		{"char(3)[]", `'{a,b}'`, `'{b,c}'`, [2][]string{{"a", "b"}, {"b", "c"}}},
+		{"mood[]", `'{red,green}'`, `'{green}'`, [2][]string{{"red", "green"}, {"green"}}},
+		{"numeric(9,0)[]", `'{1,2}'`, `'{2.3,4}'`, [2][]string{{"1", "2"}, {"2", "4"}}},
+		{"jsonb", `'["a", 15, null]'`, `'[15, "b", 1e2]'`, [2][]string{{"a", "15"}, {"15", "b", "100"}}},
+		{"jsonb", `'["\u00fc", "a\"]}"]'`, `'[]'`, [2][]string{{"ü", `a"]}`}, nil}},
+		{"json", `'["a", 7 ]'`, `'[ 7]'`, [2][]string{{"a", "7"}, {"7"}}},
+	}
 }
 
 // TestTypesOfIDs: an id of each type has the same text in a full read, in the stream, in a
@@ -60,7 +70,7 @@ var listTypes = []struct {
 func TestTypesOfIDs(t *testing.T) {
 	t.Parallel()
 	a := newAppOf(t, typesSQL, identityFile, activity.BuiltinKinds())
-	for _, c := range idTypes {
+	for _, c := range idTypes() {
 		a.wantType(c.kind, c.first, c.then, [2][]string{{c.ids[0]}, {c.ids[1]}})
 	}
 }
@@ -70,7 +80,7 @@ func TestTypesOfIDs(t *testing.T) {
 func TestLists(t *testing.T) {
 	t.Parallel()
 	a := newAppOf(t, typesSQL, strings.Replace(identityFile, `"v"`, `"v[]"`, 1), activity.BuiltinKinds())
-	for _, c := range listTypes {
+	for _, c := range listTypes() {
 		a.wantType(c.kind, c.first, c.then, c.ids)
 	}
 }
