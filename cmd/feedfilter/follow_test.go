@@ -85,7 +85,7 @@ func TestFollow(t *testing.T) {
 	diagnose(t, data...).want(t, "sources", "warn", "app is followed by nobody")
 	commit(`INSERT INTO blocks VALUES (5, 5)`)
 	r := feedfilter(t, 1, "follow", "--check", "--tables="+tables, of[0])
-	wantContains(t, r.stdout, "1 rows are not valid", `blocked="5" blocker="5"`)
+	wantContains(t, r.stdout, "blocks as block: 1 of 2 rows count; not: 1 self\n", "1 rows are not valid", `blocked="5" blocker="5"`)
 	feedfilter(t, 0, append([]string{"follow", "--release=block"}, data...)...)
 	third := serve(t, append([]string{"--data-dir=" + t.TempDir()}, data...)...)
 	if code, answer := third.do("PUT", "/v1/users/1/blocks/9", ""); code != 200 {

@@ -9,8 +9,10 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/go-json-experiment/json"
 	"github.com/jackc/pglogrepl"
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
 )
 
 // The stream of a source has the changes of rows, and nothing of the catalog: a table that leaves
@@ -29,22 +31,46 @@ import (
 // or TRUNCATE of a partition, which is not in the stream of its root. xmin of pg_inherits changes
 // with DETACH and ATTACH. If it is that of the row type, which nothing changes, then the partition
 // was made as one, and all its rows are in the stream.
-const catalogSQL = `WITH
+//
+// $5 are the enums that columns, or the domains and arrays that they are of, are made of: their
+// values may be renamed.
+const (
+	catalogSQL        = catalogRoots + catalogTables + catalogEnd + catalogEnums + " ORDER BY 1"
+	catalogSchemasSQL = catalogRoots + catalogTables + catalogSchemas + catalogEnd + catalogEnums + " ORDER BY 1"
+)
+
+// typedCatalogSQL is the same with a line for each type that matters, by its oid. A column has its
+// own type and those that this is made of. It finds the enums itself.
+const (
+	typedCatalogSQL        = catalogRoots + catalogTypes + catalogTables + catalogEnd + catalogTyped + " ORDER BY 1"
+	typedCatalogSchemasSQL = catalogRoots + catalogTypes + catalogTables + catalogSchemas + catalogEnd + catalogTyped +
+		" ORDER BY 1"
+)
+
+const catalogRoots = `WITH RECURSIVE
 	mapped AS (SELECT m.nspname, m.relname, m.attname
 		FROM unnest($1::text[], $2::text[], $3::text[]) AS m (nspname, relname, attname)),
 	roots AS (SELECT DISTINCT c.oid AS root, n.nspname, c.relname
 		FROM mapped m JOIN pg_namespace n USING (nspname)
 			JOIN pg_class c ON c.relnamespace = n.oid AND c.relname = m.relname),
 	trees AS (SELECT root, root AS oid FROM roots
-		UNION SELECT root, relid FROM roots, pg_partition_tree(root::regclass))
+		UNION SELECT root, relid FROM roots, pg_partition_tree(root::regclass))`
+
+const catalogTypes = `,
+	types AS (SELECT json_build_array(nspname || '.' || relname, a.attname)::text AS of, a.atttypid AS oid
+			FROM mapped m JOIN roots USING (nspname, relname)
+				JOIN pg_attribute a ON a.attrelid = root AND a.attname = m.attname AND NOT a.attisdropped
+		UNION SELECT types.of, CASE t.typtype WHEN 'd' THEN t.typbasetype ELSE t.typelem END
+			FROM types JOIN pg_type t USING (oid)
+			WHERE t.typtype = 'd' OR t.typelem <> 0 AND t.typlen = -1)`
+
+const catalogTables = `
 SELECT c.oid, r.root = c.oid, n.nspname || '.' || c.relname,
 		c.relispartition AND c.relfilenode IN (0, c.oid)
 			AND i.xmin = (SELECT y.xmin FROM pg_type y WHERE y.oid = c.reltype),
 		concat_ws(' ', c.oid, c.relkind, c.relpersistence, c.relfilenode, c.relreplident,
 			'secured', row_security_active(c.oid), 'of', i.inhparent, i.xmin,
-			(SELECT string_agg(concat_ws(':', a.attnum, a.attname, a.atttypid, a.atttypmod, a.attgenerated,
-					(SELECT string_agg(concat_ws('=', e.oid, e.enumlabel), ',' ORDER BY e.oid)
-						FROM pg_enum e WHERE e.enumtypid = a.atttypid)),
+			(SELECT string_agg(concat_ws(':', a.attnum, a.attname, a.atttypid, a.atttypmod, a.attgenerated),
 					' ' ORDER BY a.attnum)
 				FROM pg_attribute a
 					JOIN mapped m ON m.attname = a.attname AND m.nspname = r.nspname AND m.relname = r.relname
@@ -58,20 +84,37 @@ SELECT c.oid, r.root = c.oid, n.nspname || '.' || c.relname,
 UNION ALL
 SELECT 0, false, 'publication', false, concat_ws(' ', p.oid, p.xmin,
 		(SELECT string_agg(concat_ws(':', e.oid, e.prrelid, e.xmin), ' ' ORDER BY e.prrelid)
-			FROM pg_publication_rel e WHERE e.prpubid = p.oid AND e.prrelid IN (SELECT oid FROM trees)))
+			FROM pg_publication_rel e WHERE e.prpubid = p.oid AND e.prrelid IN (SELECT oid FROM trees))`
+
+// catalogSchemas are the schemas of the tables in the publication, for PostgreSQL 15 and later. An
+// entry that is dropped and added again gets another oid.
+const catalogSchemas = `,
+		(SELECT string_agg(concat_ws(':', s.oid, s.pnnspid), ' ' ORDER BY s.pnnspid)
+			FROM pg_publication_namespace s WHERE s.pnpubid = p.oid
+				AND s.pnnspid IN (SELECT x.relnamespace FROM roots JOIN pg_class x ON x.oid = root))`
+
+const catalogEnd = `)
 	FROM pg_publication p WHERE p.pubname = $4
 UNION ALL SELECT 0, false, 'timeline', false, left(pg_walfile_name(pg_current_wal_lsn()), 8)
-UNION ALL SELECT 0, false, 'end', false, concat_ws(' ', pg_current_wal_insert_lsn(), current_setting('wal_block_size'))
-ORDER BY 1`
+UNION ALL SELECT 0, false, 'end', false,
+	concat_ws(' ', pg_current_wal_insert_lsn(), current_setting('wal_block_size'))
+UNION ALL SELECT 0, false, 'enums', false, coalesce(string_agg(concat_ws('=', e.oid, e.enumlabel), ',' ORDER BY e.oid), '')
+	FROM pg_enum e WHERE e.enumtypid`
+
+const catalogEnums = ` = ANY ($5::oid[])`
+
+const catalogTyped = ` IN (SELECT oid FROM types)
+UNION ALL SELECT t.oid, false, 'type', false, types.of FROM types JOIN pg_type t USING (oid)
+	WHERE t.typtype = 'e' OR t.oid IN ('bpchar'::regtype, 'boolean'::regtype)`
 
 // changingSQL reports whether a transaction may have changed the catalog, and is not visible yet.
-// $1 are the tables and partitions, $2 is the publication.
+// $1 are the tables and partitions, $2 is the publication, $3 are the enums.
 //
 // The log has a commit before others see it: until a synchronous standby has confirmed it, for one.
 // A transaction that changes a table or its place in a publication holds such a lock until others
 // see it. VACUUM has one too, but no transaction id. A change of the publication alone locks
-// nothing, and leaves its id in xmax. So does one that was rolled back: it is older than all that
-// run.
+// nothing, and leaves its id in xmax. So does one of an enum, or of the schemas of a publication,
+// and one that was rolled back: it is older than all that run.
 const changingSQL = `WITH locks AS MATERIALIZED (
 		SELECT locktype, relation, mode, virtualtransaction, database FROM pg_locks WHERE granted)
 SELECT EXISTS (SELECT FROM locks l
@@ -81,7 +124,30 @@ SELECT EXISTS (SELECT FROM locks l
 			AND EXISTS (SELECT FROM locks x WHERE x.locktype = 'transactionid' AND x.mode = 'ExclusiveLock'
 				AND x.virtualtransaction = l.virtualtransaction))
 	OR EXISTS (SELECT FROM pg_publication p WHERE p.pubname = $2 AND p.xmax <> '0'::xid
-		AND p.xmax::text::bigint >= pg_snapshot_xmin(pg_current_snapshot())::text::bigint % 4294967296)`
+		AND p.xmax::text::bigint >= pg_snapshot_xmin(pg_current_snapshot())::text::bigint % 4294967296)
+	OR EXISTS (SELECT FROM pg_enum e WHERE e.enumtypid = ANY($3::oid[]) AND e.xmax <> '0'::xid
+		AND e.xmax::text::bigint >= pg_snapshot_xmin(pg_current_snapshot())::text::bigint % 4294967296)`
+
+// changingSchemasSQL is the same for PostgreSQL 15 and later.
+const changingSchemasSQL = changingSQL + `
+	OR EXISTS (SELECT FROM pg_publication p JOIN pg_publication_namespace s ON s.pnpubid = p.oid
+		WHERE p.pubname = $2 AND s.xmax <> '0'::xid
+			AND s.xmax::text::bigint >= pg_snapshot_xmin(pg_current_snapshot())::text::bigint % 4294967296)`
+
+// hasSchemas returns an expression of SQL: whether the publication p publishes schemas.
+func hasSchemas(conn *pgx.Conn) string {
+	if !publishesSchemas(conn) {
+		return "false"
+	}
+	return "EXISTS (SELECT FROM pg_publication_namespace s WHERE s.pnpubid = p.oid)"
+}
+
+// publishesSchemas reports whether a server can publish schemas: PostgreSQL 15 and later.
+func publishesSchemas(conn *pgx.Conn) bool {
+	var major int
+	_, err := fmt.Sscan(conn.PgConn().ParameterStatus("server_version"), &major)
+	return err == nil && major >= 15
+}
 
 // timelineLine and endLine are the names of the lines of the timeline and of the end of the log.
 // Each lets a standby, which has none, refuse the query.
@@ -91,6 +157,7 @@ SELECT EXISTS (SELECT FROM locks l
 const (
 	timelineLine = "timeline"
 	endLine      = "end"
+	typeLine     = "type"
 )
 
 // errAltered means that the catalog is not that of the moment in which the tables were read. The
@@ -106,21 +173,27 @@ type catalog struct {
 	timeline string
 	end      pglogrepl.LSN // of the log of the server, when the catalog was read
 
-	roots map[uint32]string // "schema.name" of the tables of the file, by oid
+	roots map[uint32]string      // "schema.name" of the tables of the file, by oid
+	types map[string]columnTypes // of the tables of the file, by "schema.name"; no look reads them
+	enums []uint32               // that mapped columns have; no look reads them
 	// made are the partitions that were made as such, and not rewritten since, in order of oid.
 	made []string
 }
 
 // catalogOf reads the catalog as conn sees it.
 func (s *source) catalogOf(ctx context.Context, conn *pgx.Conn) (*catalog, error) {
-	rows, err := conn.Query(ctx, catalogSQL, s.catalogArgs()...)
+	look := typedCatalogSQL
+	if publishesSchemas(conn) {
+		look = typedCatalogSchemasSQL
+	}
+	rows, err := conn.Query(ctx, look, s.catalogArgs()...)
 	if err != nil {
 		return nil, fmt.Errorf("look at the catalog of the source: %w", err)
 	}
 	return readCatalog(rows)
 }
 
-// catalogArgs are the arguments of catalogSQL.
+// catalogArgs are the arguments of typedCatalogSQL.
 func (s *source) catalogArgs() []any {
 	var schemas, tables, columns []string
 	for i := range s.tables {
@@ -133,7 +206,10 @@ func (s *source) catalogArgs() []any {
 }
 
 func readCatalog(rows pgx.Rows) (*catalog, error) {
-	c := &catalog{lines: make(map[string]string), roots: make(map[uint32]string)}
+	c := &catalog{
+		lines: make(map[string]string), roots: make(map[uint32]string),
+		types: make(map[string]columnTypes),
+	}
 	var oid uint32
 	var root, made bool
 	var name, line string
@@ -145,6 +221,8 @@ func readCatalog(rows pgx.Rows) (*catalog, error) {
 		case endLine:
 			c.end, err = endOfLog(line)
 			return err
+		case typeLine:
+			return c.addType(oid, line)
 		}
 		c.lines[name] = line
 		if oid != 0 {
@@ -162,6 +240,25 @@ func readCatalog(rows pgx.Rows) (*catalog, error) {
 		return nil, fmt.Errorf("look at the catalog of the source: %w", err)
 	}
 	return c, nil
+}
+
+// addType adds a type that a column has, or is made of. The column is such as ["public.t","v"].
+func (c *catalog) addType(oid uint32, column string) error {
+	var of [2]string
+	if err := json.Unmarshal([]byte(column), &of); err != nil {
+		return err
+	}
+	types := c.types[of[0]]
+	switch oid {
+	case pgtype.BPCharOID:
+		types.padded = append(types.padded, of[1])
+	case pgtype.BoolOID:
+		types.boolean = append(types.boolean, of[1])
+	default:
+		c.enums = append(c.enums, oid)
+	}
+	c.types[of[0]] = types
+	return nil
 }
 
 // pageHeader is the most that the header of a page of the log takes, in bytes.
@@ -191,9 +288,13 @@ func endOfLog(line string) (end pglogrepl.LSN, err error) {
 // Both queries go out at once. Each sees what is committed when it begins, which is the isolation
 // level of the connection: so what the first sees as ended is visible to the second.
 func (s *source) catalogAfter(ctx context.Context, conn *pgx.Conn, known *catalog) (now *catalog, changing bool, err error) {
+	look, changes := catalogSQL, changingSQL
+	if publishesSchemas(conn) {
+		look, changes = catalogSchemasSQL, changingSchemasSQL
+	}
 	both := new(pgx.Batch)
-	both.Queue(changingSQL, known.oids, s.name).QueryRow(func(row pgx.Row) error { return row.Scan(&changing) })
-	both.Queue(catalogSQL, s.catalogArgs()...).Query(func(rows pgx.Rows) (err error) {
+	both.Queue(changes, known.oids, s.name, known.enums).QueryRow(func(row pgx.Row) error { return row.Scan(&changing) })
+	both.Queue(look, append(s.catalogArgs(), known.enums)...).Query(func(rows pgx.Rows) (err error) {
 		now, err = readCatalog(rows)
 		return err
 	})

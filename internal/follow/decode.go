@@ -23,6 +23,7 @@ type rowError struct {
 	table string
 	cells []cell // the mapped ones
 	cause error  // shows no value either
+	why   reason
 }
 
 // cell is the value of a column as text.
@@ -56,15 +57,27 @@ func (m *mapped) change(at time.Time, removed, added []ledger.Span) activity.Sou
 type mapper struct {
 	tables Tables
 	kinds  *activity.Kinds
-	counts map[string]*counts // by table
+	counts map[string]*counts     // by table
+	types  map[string]columnTypes // by table, as the catalog says; see known
 }
 
 func newMapper(tables Tables, kinds *activity.Kinds) mapper {
-	m := mapper{tables, kinds, make(map[string]*counts)}
+	m := mapper{tables: tables, kinds: kinds, counts: make(map[string]*counts)}
 	for i := range tables {
-		m.counts[tables[i].Table] = new(counts)
+		m.counts[tables[i].Table] = newCounts()
 	}
 	return m
+}
+
+// known returns the mapper for rows of the tables as a catalog has them.
+func (m *mapper) known(c *catalog) mapper {
+	with := *m
+	with.types = make(map[string]columnTypes)
+	for i := range m.tables {
+		schema, table := m.tables[i].name()
+		with.types[m.tables[i].Table] = c.types[schema+"."+table]
+	}
+	return with
 }
 
 // named returns the tables of the file as which the source's table of that name counts.
@@ -80,40 +93,70 @@ func (m *mapper) named(schema, name string) (all []*Table) {
 // changes returns the changes of an old row that becomes a new one; nil: there is none. An old row
 // that is not valid was never recorded. With a [*rowError], which says that the new row is not
 // valid, it returns the changes of all else.
-func (m *mapper) changes(t *Table, at time.Time, before, after row) (changes []activity.SourceChange, err error) {
-	var was, is *mapped
+func (m *mapper) changes(
+	t *Table, at time.Time, before, after row,
+) (changes []activity.SourceChange, err error) {
+	var was, is []mapped
 	if before != nil {
-		was, err = t.gives(before, m.kinds)
+		was, _, err = m.gives(t, before)
 		if _, bad := errors.AsType[*rowError](err); err != nil && !bad {
 			return nil, err
 		}
 	}
 	err = nil
 	if after != nil {
-		is, err = t.gives(after, m.kinds)
+		is, _, err = m.gives(t, after)
 	}
 	_, refused := errors.AsType[*rowError](err)
 	if err != nil && !refused {
 		return nil, err
 	}
-	switch {
-	case was != nil && is != nil && *was == *is:
-	case was != nil && is != nil && was.item == is.item:
-		changes = append(changes, is.change(at, []ledger.Span{was.Span}, []ledger.Span{is.Span}))
-	default:
-		if was != nil {
-			changes = append(changes, was.change(at, []ledger.Span{was.Span}, nil))
-		}
-		if is != nil {
-			changes = append(changes, is.change(at, nil, []ledger.Span{is.Span}))
-		}
-	}
+	changes = changesBetween(was, is, at)
 	if len(changes) > 0 {
 		m.counts[t.Table].recorded.Add(1)
 	} else if !refused {
 		m.counts[t.Table].ignored.Add(1)
 	}
 	return changes, err
+}
+
+// changesBetween returns what differs between what a row gave and gives: first what it gives no
+// longer.
+func changesBetween(was, is []mapped, at time.Time) (changes []activity.SourceChange) {
+	before, after := spansOf(was), spansOf(is)
+	for i := range was {
+		if _, found := after(was[i].item); !found {
+			changes = append(changes, was[i].change(at, []ledger.Span{was[i].Span}, nil))
+		}
+	}
+	for i := range is {
+		switch had, found := before(is[i].item); {
+		case !found:
+			changes = append(changes, is[i].change(at, nil, []ledger.Span{is[i].Span}))
+		case had != is[i].Span:
+			changes = append(changes, is[i].change(at, []ledger.Span{had}, []ledger.Span{is[i].Span}))
+		}
+	}
+	return changes
+}
+
+// spansOf returns a function that finds the span of an activity.
+func spansOf(all []mapped) func(item) (ledger.Span, bool) {
+	if len(all) > 8 { // an array
+		spans := make(map[item]ledger.Span, len(all))
+		for i := range all {
+			spans[all[i].item] = all[i].Span
+		}
+		return func(of item) (ledger.Span, bool) { span, found := spans[of]; return span, found }
+	}
+	return func(of item) (span ledger.Span, found bool) {
+		for i := range all {
+			if all[i].item == of {
+				return all[i].Span, true
+			}
+		}
+		return span, false
+	}
 }
 
 // relation is a table as the stream describes it.

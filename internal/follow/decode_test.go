@@ -30,9 +30,9 @@ const (
 	created = "74 00000018 323032362d30312d30322030333a30343a30352e352b3030" // 2026-01-02 03:04:05.5+00
 )
 
-// column returns a column of a message: its text, "null", or "toast", which is one that did not
+// col returns a column of a message: its text, "null", or "toast", which is one that did not
 // change, and whose value is stored apart.
-func column(text string) string {
+func col(text string) string {
 	switch text {
 	case "null":
 		return "6e"
@@ -70,9 +70,9 @@ func TestDecode(t *testing.T) {
 	must(t, err)
 	roots := map[uint32]string{0x4000: "public.blocks", 0x4005: "public.hides"}
 	block := func(blocked, note string) string {
-		return "0004 " + column("1") + column(blocked) + created + column(note)
+		return "0004 " + col("1") + col(blocked) + created + col(note)
 	}
-	hide := func(post, note string) string { return "0003 " + column("7") + column(post) + column(note) }
+	hide := func(post, note string) string { return "0003 " + col("7") + col(post) + col(note) }
 	toOther := hidesMessage[:3] + "00004009" + hidesMessage[11:]
 	for _, c := range []struct {
 		name     string
@@ -104,7 +104,7 @@ func TestDecode(t *testing.T) {
 		{"the end of a transaction", []string{commitMessage}, "", nil},
 		{"a truncated table", []string{blocksMessage, hidesMessage, "54 00000002 00 00004000 00004005"}, "", errLacks},
 		{"a truncated table that nobody described", []string{hidesMessage, "54 00000001 00 00004000"}, "", nil},
-		{"a row that is not valid", []string{blocksMessage, "49 00004000 4e 0004 " + column("1") + column("1") + created + column("null")}, "", new(rowError)},
+		{"a row that is not valid", []string{blocksMessage, "49 00004000 4e 0004 " + col("1") + col("1") + created + col("null")}, "", new(rowError)},
 		{
 			"a row that is not valid any more", []string{blocksMessage, "55 00004000 4f " + block("2", "null") + "4e " + block("1", "null")},
 			"-block 1 2 03:04:05.5", new(rowError),
@@ -115,7 +115,7 @@ func TestDecode(t *testing.T) {
 		{"a mapped column that is not in the identity", []string{strings.Replace(hidesMessage, "01 706f73", "00 706f73", 1)}, "", errAltered},
 		{
 			"a partition with a key below a root with the whole row",
-			[]string{blocksMessage, "44 00004000 4b 0004 " + column("1") + column("null") + column("null") + column("null")}, "", errAltered,
+			[]string{blocksMessage, "44 00004000 4b 0004 " + col("1") + col("null") + col("null") + col("null")}, "", errAltered,
 		},
 	} {
 		d := newDecoder(newMapper(tables, kinds), roots)

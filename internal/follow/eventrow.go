@@ -26,7 +26,10 @@ func (e *Event) row(t *Table, member string, object jsontext.Value, old row) (ro
 		value := values[column]
 		if kind := value.Kind(); t.isID(column) && (kind == jsontext.KindTrue || kind == jsontext.KindFalse ||
 			kind == jsontext.KindNumber && !isWhole(string(value))) {
-			return nil, &rowError{t.Table, []cell{{column, string(value)}}, errors.New("an id is a whole number such as 15, or a string")}
+			return nil, &rowError{
+				t.Table, []cell{{column, string(value)}},
+				errors.New("an id is a whole number such as 15, or a string"), reasonID,
+			}
 		}
 		switch value.Kind() {
 		case jsontext.KindInvalid: // it is missing
@@ -40,9 +43,18 @@ func (e *Event) row(t *Table, member string, object jsontext.Value, old row) (ro
 				texts[column] = new(string(text))
 			}
 		case jsontext.KindTrue, jsontext.KindFalse:
-			texts[column] = new(string(value[:1]))
+			texts[column] = new(t.boolean(column, string(value)))
+		case jsontext.KindBeginArray:
+			if t.isList(column) {
+				texts[column] = new(string(value))
+				continue
+			}
+			fallthrough
 		default:
-			return nil, &rowError{t.Table, []cell{{column, string(value)}}, errors.New("want a string, a number or a boolean")}
+			return nil, &rowError{
+				t.Table, []cell{{column, string(value)}},
+				errors.New("want a string, a number or a boolean"), reasonID,
+			}
 		}
 	}
 	return func(column string) (*string, bool) {
@@ -68,10 +80,26 @@ func (e *Event) number(t *Table, column, text string) string {
 	switch {
 	case err == nil && (column == t.Since || column == t.Until):
 		return timeOf(n)
-	case text == "0" && e.Source.File != "" && slices.Contains(slices.Concat(t.While, t.Unless), column):
-		return "f" // MySQL's boolean
+	case e.Source.File != "" && (text == "0" || text == "1"): // may be MySQL's boolean
+		return t.boolean(column, text)
 	default:
 		return text
+	}
+}
+
+// boolean returns the text of a boolean that an event has as true, false, 1 or 0. That is the one
+// which the file has for it, or the one of while and unless.
+func (t *Table) boolean(column, text string) string {
+	truth, _ := truthOf(text)
+	want, given := t.Where[column]
+	wanted, is := truthOf(want)
+	switch {
+	case given && is && wanted == truth:
+		return want
+	case text == "1" || text == "0" && !slices.Contains(slices.Concat(t.While, t.Unless), column):
+		return text
+	default:
+		return strconv.FormatBool(truth)[:1]
 	}
 }
 

@@ -112,6 +112,9 @@ func TestFollowInvalidRows(t *testing.T) {
 		"blocks:map[ignored:0 recorded:0 skipped:1] list_members:map[ignored:0 recorded:0 skipped:0]]"; got != want {
 		t.Errorf("changes %s, want %s", got, want)
 	}
+	if got := fmt.Sprint(f.Stats().Skipped); got != "map[self:1 too_long:2]" {
+		t.Errorf("skipped by reason: %s", got)
+	}
 	a.exec(`UPDATE blocks SET blocked_id = 6`) // corrected: it counts from now on
 	a.reached()
 	a.wantMapped()

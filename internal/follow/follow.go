@@ -74,8 +74,16 @@ type Follower struct {
 
 // counts are changes of the rows of a table, by what became of them.
 type counts struct {
-	recorded, ignored atomic.Uint64 // an ignored one does not change what the table says
-	skipped           atomic.Uint64 // with an id or a time that is not valid
+	recorded, ignored atomic.Uint64             // an ignored one does not change what the table says
+	skipped           map[reason]*atomic.Uint64 // with an id or a time that is not valid
+}
+
+func newCounts() *counts {
+	c := &counts{skipped: make(map[reason]*atomic.Uint64)}
+	for _, why := range invalidReasons() {
+		c.skipped[why] = new(atomic.Uint64)
+	}
+	return c
 }
 
 // Stats are what a follower does, since it was made.
@@ -88,6 +96,8 @@ type Stats struct {
 	Snapshots uint64  `json:"-"` // how often the tables were read whole
 	// Changes are rows of the stream by table and result; skipped ones of snapshots count too.
 	Changes map[string]map[string]uint64 `json:"-"`
+	// Skipped are the skipped rows of all tables by reason, such as "self"; nil: there are none.
+	Skipped map[string]uint64 `json:"skipped,omitzero"`
 	// Differences are activities that comparisons beside the stream have found, by kind and by how
 	// the ledger differed: missing, stray or changed.
 	Differences map[string]map[string]uint64 `json:"-"`
@@ -107,13 +117,29 @@ func (f *Follower) Stats() Stats {
 	}
 	for table, counts := range f.counts {
 		s.Changes[table] = map[string]uint64{
-			"recorded": counts.recorded.Load(), "ignored": counts.ignored.Load(), "skipped": counts.skipped.Load(),
+			"recorded": counts.recorded.Load(), "ignored": counts.ignored.Load(),
+			"skipped": s.skip(counts),
 		}
 	}
 	if end, at := f.walEnd.Load(), f.recorded.Load(); (s.Active || s.Trouble != "") && end > at {
 		s.Behind, s.Lag = end-at, time.Since(time.Unix(0, f.committed.Load())).Seconds()
 	}
 	return s
+}
+
+// skip adds the skipped rows of a table to [Stats.Skipped], and returns how many there are.
+func (s *Stats) skip(of *counts) (all uint64) {
+	for why, count := range of.skipped {
+		n := count.Load()
+		if n > 0 && s.Skipped == nil {
+			s.Skipped = make(map[string]uint64)
+		}
+		if n > 0 {
+			s.Skipped[string(why)] += n
+		}
+		all += n
+	}
+	return all
 }
 
 // StopError is an error that waiting does not mend: somebody has to change the source or the file
@@ -386,8 +412,8 @@ func (f *Follower) refuse(ctx context.Context, bad *rowError) error {
 		of.ErrorContext(ctx, "a row of the source is not valid")
 		return &StopError{fmt.Errorf("%w: %s", bad, correctRow)}
 	}
-	f.counts[bad.table].skipped.Add(1)
-	of.WarnContext(ctx, "skipped a row of the source")
+	f.counts[bad.table].skipped[bad.why].Add(1)
+	of.WarnContext(ctx, "skipped a row of the source", "reason", string(bad.why))
 	return nil
 }
 

@@ -2,12 +2,14 @@ package follow
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
 
 	"github.com/jackc/pglogrepl"
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 )
 
 // errHistory means that the source does not go on from where the ledger is: its files were
@@ -23,6 +25,10 @@ type server struct {
 // serverOf asks a replication connection for its server.
 func serverOf(ctx context.Context, conn *pgx.Conn) (server, error) {
 	s, err := pglogrepl.IdentifySystem(ctx, conn.PgConn())
+	refused, is := errors.AsType[*pgconn.PgError](err)
+	if is && refused.Code == "42601" { // a pooler ignored that the connection replicates
+		return server{}, errPooler()
+	}
 	if err != nil {
 		return server{}, fmt.Errorf("identify the server of the source: %w", err)
 	}

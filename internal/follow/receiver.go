@@ -364,7 +364,7 @@ func (i *intake) change(e *Event, t *Table, at time.Time) (changes []activity.So
 		}
 	}
 	if before != nil && err == nil && !skip { // where PostgreSQL has no old value, Debezium has 0 or ""
-		_, err = t.gives(before, i.follower.Kinds)
+		_, _, err = i.follower.gives(t, before)
 		if bad, invalid := errors.AsType[*rowError](err); invalid {
 			return nil, incomplete(t, "before is not valid: %v", bad)
 		}

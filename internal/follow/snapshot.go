@@ -165,7 +165,7 @@ func (f *Follower) read(
 			return at, nil, fmt.Errorf("%w: %s", errAltered, differs)
 		}
 	}
-	if err := f.readTables(ctx, src, conn, r, to); err != nil {
+	if err := f.readTables(ctx, src, conn, known, r, to); err != nil {
 		return at, nil, err
 	}
 	// Who waits to alter a table must not wait for this transaction while it waits for them.
@@ -175,19 +175,30 @@ func (f *Follower) read(
 	return at, known, f.unaltered(ctx, conn, known)
 }
 
-// readTables spills what the rows of all tables give, as conn sees them.
-func (f *Follower) readTables(ctx context.Context, src *activity.Source, conn *pgx.Conn, r *reading, to *spill) error {
-	in := partsOf(src)
-	for i := range f.tables {
-		t := &f.tables[i]
-		add := func(m *mapped) error {
-			err := to.add(r, in.of(side{m.item, false}), t.Table, m, false)
-			if err == nil && r.mirrors && in.mirrored(m.kind) {
-				err = to.add(r, in.of(side{m.item, true}), t.Table, m, true)
+// readTables spills what the rows of all tables give, as conn sees them with a catalog.
+func (f *Follower) readTables(
+	ctx context.Context, src *activity.Source, conn *pgx.Conn, known *catalog, r *reading, to *spill,
+) error {
+	in, m := partsOf(src), f.known(known)
+	for i := range m.tables {
+		t := &m.tables[i]
+		add := func(one *mapped) error {
+			err := to.add(r, in.of(side{one.item, false}), t.Table, one, false)
+			if err == nil && r.mirrors && in.mirrored(one.kind) {
+				err = to.add(r, in.of(side{one.item, true}), t.Table, one, true)
 			}
 			return err
 		}
-		if err := f.readTable(ctx, conn, t, &r.pace, add, r.refuse); err != nil {
+		take := func(all []mapped, _ reason, err error) error {
+			if bad, invalid := errors.AsType[*rowError](err); invalid {
+				err = r.refuse(ctx, bad)
+			}
+			for k := 0; k < len(all) && err == nil; k++ {
+				err = add(&all[k])
+			}
+			return err
+		}
+		if err := f.readTable(ctx, conn, &m, t, &r.pace, take); err != nil {
 			return err
 		}
 	}
@@ -241,10 +252,11 @@ func (f *Follower) unaltered(ctx context.Context, conn *pgx.Conn, known *catalog
 	return nil
 }
 
-// readTable calls take with what each row of a table gives, or refuse. The simple protocol returns
-// values as the stream has them.
+// readTable calls take with what each row of a table gives: see [mapper.gives]. The simple protocol
+// returns values as the stream has them.
 func (f *Follower) readTable(
-	ctx context.Context, conn *pgx.Conn, t *Table, p *pace, take func(*mapped) error, refuse func(context.Context, *rowError) error,
+	ctx context.Context, conn *pgx.Conn, m *mapper, t *Table, p *pace,
+	take func(all []mapped, why reason, err error) error,
 ) error {
 	columns := t.columns()
 	quoted := make([]string, len(columns))
@@ -264,18 +276,12 @@ func (f *Follower) readTable(
 			return err
 		}
 		values := rows.RawValues()
-		m, err := t.gives(func(column string) (*string, bool) {
+		if err := take(m.gives(t, func(column string) (*string, bool) {
 			if v := values[slices.Index(columns, column)]; v != nil {
 				return new(string(v)), true
 			}
 			return nil, true
-		}, f.kinds)
-		if bad, invalid := errors.AsType[*rowError](err); invalid {
-			err = refuse(ctx, bad)
-		} else if m != nil {
-			err = take(m)
-		}
-		if err != nil {
+		})); err != nil {
 			return err
 		}
 	}

@@ -13,12 +13,14 @@ import (
 
 	"github.com/jackc/pglogrepl"
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 )
 
 const (
 	minVersion     = 130000 // the oldest PostgreSQL that publishes partitions as their root
 	freeEvery      = 20 * time.Millisecond
 	connectTimeout = 10 * time.Second
+	noPrivilege    = "42501" // an SQLSTATE
 )
 
 // Problem is what keeps a source from being followed.
@@ -48,9 +50,12 @@ type Report struct {
 	Slot     string   // state of the replication slot
 	Notes    []string // what does not keep it from being followed
 
-	unpublished bool     // the stream may lack rows
-	Invalid     int      // rows that are not valid: see [Follower.Check]
-	Rows        []string // the first of them
+	unpublished bool // the stream may lack rows
+	lacksRole   bool // which replicates
+
+	Counted []Counted // rows of the tables of the file: see [Follower.Check]
+	Invalid int       // rows that are not valid
+	Rows    []string  // the first of them
 }
 
 // Print prints the report for people.
@@ -65,6 +70,9 @@ func (r Report) Print(to io.Writer) error {
 	}
 	for _, note := range r.Notes {
 		fmt.Fprintln(&text, note)
+	}
+	for i := range r.Counted {
+		fmt.Fprintln(&text, &r.Counted[i])
 	}
 	if r.Invalid > 0 {
 		fmt.Fprintf(&text, "%d rows are not valid, such as:\n- %s\n", r.Invalid, strings.Join(r.Rows, "\n- "))
@@ -92,6 +100,7 @@ func (s *source) connect(ctx context.Context, replication bool) (*pgx.Conn, erro
 	c.ConnectTimeout = cmp.Or(c.ConnectTimeout, connectTimeout)
 	maps.Copy(c.RuntimeParams, map[string]string{
 		"datestyle": "ISO", "timezone": "UTC", "application_name": s.name + usedBy + s.ledger, "statement_timeout": "0",
+		"client_encoding": "UTF8", // ids are UTF-8, whatever the database has
 	})
 	if replication {
 		c.RuntimeParams["replication"] = "database"
@@ -106,10 +115,59 @@ func (s *source) connect(ctx context.Context, replication bool) (*pgx.Conn, erro
 		c.RuntimeParams["jit"] = "off"
 	}
 	conn, err := pgx.ConnectConfig(ctx, c)
-	if err != nil {
+	refused, is := errors.AsType[*pgconn.PgError](err)
+	switch {
+	case is && strings.HasPrefix(refused.Message, "unsupported startup parameter"):
+		return nil, errPooler()
+	case err != nil:
 		return nil, fmt.Errorf("source: %w", err)
+	case replication:
+		return conn, nil
+	}
+	var secured string
+	err = conn.QueryRow(ctx, "SHOW row_security", pgx.QueryExecModeSimpleProtocol).Scan(&secured)
+	if err == nil && secured != "off" { // a pooler has ignored the parameters
+		err = errPooler()
+	}
+	if err != nil {
+		_ = conn.Close(context.WithoutCancel(ctx))
+		return nil, err
 	}
 	return conn, nil
+}
+
+// errPooler returns the error of a URL that does not lead to a server.
+func errPooler() error {
+	return &StopError{errors.New("--source leads to a connection pooler such as PgBouncer, which does not " +
+		"pass on what following needs: give the address of PostgreSQL itself")}
+}
+
+// preparedTransaction is a transaction that a session has prepared, and that no session has ended.
+type preparedTransaction struct {
+	gid, database string
+	age           time.Duration
+}
+
+func (p preparedTransaction) String() string {
+	gid := "'" + strings.ReplaceAll(p.gid, "'", "''") + "'"
+	return fmt.Sprintf("the transaction %s of database %s was prepared %v ago, and a new replication slot waits for its end: "+
+		"run COMMIT PREPARED %s or ROLLBACK PREPARED %s there", gid, p.database, p.age, gid, gid)
+}
+
+// preparedTransactions returns those of all databases of the server, the oldest first: a new slot
+// waits for each.
+func preparedTransactions(ctx context.Context, conn *pgx.Conn) ([]preparedTransaction, error) {
+	rows, err := conn.Query(ctx, `SELECT gid, database, extract(epoch FROM clock_timestamp() - prepared)::bigint
+		FROM pg_prepared_xacts ORDER BY prepared`)
+	if err != nil {
+		return nil, fmt.Errorf("look at the prepared transactions of the source: %w", err)
+	}
+	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (p preparedTransaction, err error) {
+		var seconds int64
+		err = row.Scan(&p.gid, &p.database, &seconds)
+		p.age = time.Duration(seconds) * time.Second
+		return p, err
+	})
 }
 
 // inspection reads what a source lacks.
@@ -124,12 +182,18 @@ type inspection struct {
 // inspect reports what a source looks like.
 func (s *source) inspect(ctx context.Context, conn *pgx.Conn) (Report, error) {
 	c := &inspection{source: s, conn: conn}
+	err := c.readAll(ctx)
+	return c.Report, err
+}
+
+// readAll reads what following needs of a source.
+func (c *inspection) readAll(ctx context.Context) error {
 	for _, read := range []func(context.Context) error{c.readServer, c.readTables, c.readPublication, c.readSlot, c.readRoom} {
 		if err := read(ctx); err != nil {
-			return c.Report, fmt.Errorf("inspect the source: %w", err)
+			return fmt.Errorf("inspect the source: %w", err)
 		}
 	}
-	return c.Report, nil
+	return nil
 }
 
 // wantAll returns an error that wraps errAltered if the source lacks something. Inspect after the
@@ -170,10 +234,15 @@ func (c *inspection) readServer(ctx context.Context) error {
 			fmt.Sprintf("wal_level is %s, not logical", level), "ALTER SYSTEM SET wal_level = 'logical'", true})
 	}
 	if !may {
-		user := c.conn.Config().User
-		c.lacksf("ALTER ROLE "+quote(user)+" REPLICATION", "the role %q may not replicate", user)
+		c.lacksReplication()
 	}
 	return nil
+}
+
+func (c *inspection) lacksReplication() {
+	user := c.conn.Config().User
+	c.lacksRole = true
+	c.lacksf("ALTER ROLE "+quote(user)+" REPLICATION", "the role %q may not replicate", user)
 }
 
 func (c *inspection) readTables(ctx context.Context) error {
@@ -183,17 +252,17 @@ func (c *inspection) readTables(ctx context.Context) error {
 		schema, table := t.name()
 		var oid uint32
 		var kind, name string
-		var may, secured bool
+		var lasting, secured bool
 		var rows float64
 		var unknown bool // the server has not counted them yet
-		err := c.conn.QueryRow(ctx, `SELECT c.oid, c.relkind::text, format('%I.%I', n.nspname, c.relname), has_table_privilege(c.oid, 'SELECT'),
-				row_security_active(c.oid), p.rows, p.unknown
+		err := c.conn.QueryRow(ctx, `SELECT c.oid, c.relkind::text, format('%I.%I', n.nspname, c.relname),
+				c.relpersistence = 'p', row_security_active(c.oid), p.rows, p.unknown
 			FROM pg_class c CROSS JOIN LATERAL (
 				SELECT coalesce(sum(greatest(p.reltuples, 0)), 0) AS rows,
 					coalesce(bool_or(p.relkind = 'r' AND p.reltuples <= 0 AND pg_relation_size(p.oid) > 0), false) AS unknown
 				FROM pg_class p WHERE p.oid = c.oid OR p.oid IN (SELECT relid FROM pg_partition_tree(c.oid) WHERE isleaf)) p
 			JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = $1 AND c.relname = $2`,
-			schema, table).Scan(&oid, &kind, &name, &may, &secured, &rows, &unknown)
+			schema, table).Scan(&oid, &kind, &name, &lasting, &secured, &rows, &unknown)
 		switch {
 		case errors.Is(err, pgx.ErrNoRows):
 			c.lacksf("", "there is no table %s", t.quoted())
@@ -203,8 +272,8 @@ func (c *inspection) readTables(ctx context.Context) error {
 		case kind != "r" && kind != "p":
 			c.lacksf("", "%s is not a table", name)
 			continue
-		case !may:
-			c.lacksf("GRANT SELECT ON "+name+" TO "+quote(c.conn.Config().User), "%s may not be read", name)
+		case !lasting:
+			c.lacksf("", "%s is unlogged or temporary: its changes are not in the stream", name)
 		case secured:
 			role := c.conn.Config().User
 			c.lacksf("ALTER ROLE "+quote(role)+" BYPASSRLS", "policies of %s hide rows from the role %q", name, role)
@@ -228,58 +297,149 @@ func (c *inspection) readTables(ctx context.Context) error {
 	return nil
 }
 
+// column is a mapped column of a table or of one of its partitions.
+type column struct {
+	root  bool   // of the table itself
+	table string // in SQL
+	// name is nil if the table has no mapped column at all.
+	name      *string
+	kind      string // its type, or what a domain or an array is made of
+	list      bool   // an array
+	generated bool
+	denied    bool // the role may not read it
+	old       bool // the stream has old values
+}
+
+// columnsSQL reads the mapped columns, $2, of a table, $1, and of its partitions. A table without
+// any of them is read, too: once it is published, the app's UPDATE fails without an identity.
+const columnsSQL = `SELECT c.oid = $1, format('%I.%I', n.nspname, c.relname), a.attname, coalesce(base.kind, ''),
+		coalesce(base.list, false), coalesce(a.attgenerated <> '', false),
+		NOT coalesce(has_column_privilege(c.oid, a.attnum, 'SELECT'), true),
+		c.relreplident = 'f' OR EXISTS (SELECT 1 FROM pg_index i WHERE i.indrelid = c.oid
+			AND (a.attnum IS NULL OR a.attnum = ANY (i.indkey)) AND i.indimmediate AND i.indisvalid
+			AND (c.relreplident = 'd' AND i.indisprimary OR c.relreplident = 'i' AND i.indisreplident))
+	FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+		LEFT JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
+			AND a.attname = ANY ($2)
+		LEFT JOIN LATERAL (
+			WITH RECURSIVE chain AS (SELECT a.atttypid AS oid, a.atttypmod AS mod, false AS list
+				UNION ALL SELECT CASE t.typtype WHEN 'd' THEN t.typbasetype ELSE t.typelem END,
+						CASE t.typtype WHEN 'd' THEN t.typtypmod ELSE h.mod END, h.list OR t.typtype <> 'd'
+					FROM chain h JOIN pg_type t ON t.oid = h.oid
+					WHERE t.typtype = 'd' OR t.typelem <> 0 AND t.typlen = -1)
+			SELECT CASE WHEN t.typtype = 'e' THEN 'enum'
+					WHEN t.oid = 'numeric'::regtype AND h.mod >= 4 AND (h.mod - 4) & 65535 = 0
+						THEN 'numeric without fraction'
+					ELSE format_type(t.oid, NULL) END AS kind, h.list
+				FROM chain h JOIN pg_type t ON t.oid = h.oid
+				WHERE t.typtype <> 'd' AND NOT (t.typelem <> 0 AND t.typlen = -1)) base ON true
+	WHERE c.oid IN (SELECT $1::oid UNION SELECT relid FROM pg_partition_tree($1::oid::regclass))
+	ORDER BY 1 DESC, 2, 3`
+
 // readColumns checks the columns that a table maps, and that the stream has their old values, for
 // each partition.
 func (c *inspection) readColumns(ctx context.Context, t *Table, oid uint32, name string) error {
-	rows, err := c.conn.Query(ctx, `SELECT c.oid = $1, format('%I.%I', n.nspname, c.relname), attname, format_type(atttypid, NULL),
-			attgenerated <> '', c.relreplident = 'f' OR EXISTS (SELECT 1 FROM pg_index i WHERE i.indrelid = c.oid AND a.attnum = ANY (i.indkey)
-				AND i.indimmediate
-				AND (c.relreplident = 'd' AND i.indisprimary OR c.relreplident = 'i' AND i.indisreplident))
-		FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
-			JOIN pg_attribute a ON attrelid = c.oid AND attnum > 0 AND NOT attisdropped
-		WHERE c.oid IN (SELECT $1::oid UNION SELECT relid FROM pg_partition_tree($1::oid::regclass)) AND attname = ANY ($2)
-		ORDER BY 1 DESC, 2, 3`, oid, t.columns())
+	rows, err := c.conn.Query(ctx, columnsSQL, oid, t.columns())
 	if err != nil {
 		return err
 	}
-	ids := []string{"smallint", "integer", "bigint", "uuid", "text", "character varying", "citext"}
-	times := []string{"timestamp with time zone", "timestamp without time zone", "date"}
 	missing, changed := t.columns(), ""
-	var of, column, kind string
-	var root, generated, old bool
-	_, err = pgx.ForEachRow(rows, []any{&root, &of, &column, &kind, &generated, &old}, func() error {
-		isID := slices.Contains(slices.Concat(t.User.columns(), t.Target.columns()), column)
-		switch isTime := column == t.Since || column == t.Until; {
-		case root && generated:
-			c.lacksf("", "%s: column %q is generated, and is not in the stream", name, column)
-		case root && isID && !slices.Contains(ids, kind):
-			c.lacksf("", "%s: column %q has the type %s: an id has one of %s", name, column, kind, strings.Join(ids, ", "))
-		case root && isTime && !slices.Contains(times, kind):
-			c.lacksf("", "%s: column %q has the type %s: a time has one of %s", name, column, kind, strings.Join(times, ", "))
+	var denied []string
+	var of column
+	_, err = pgx.ForEachRow(rows, []any{
+		&of.root, &of.table, &of.name, &of.kind, &of.list, &of.generated, &of.denied, &of.old,
+	}, func() error {
+		if of.root && of.name != nil {
+			c.readColumn(t, name, of)
+			missing = slices.DeleteFunc(missing, func(m string) bool { return m == *of.name })
+			if of.denied {
+				denied = append(denied, *of.name)
+			}
 		}
-		if root {
-			missing = slices.DeleteFunc(missing, func(m string) bool { return m == column })
-		}
-		if !old && changed != of {
-			changed = of
-			c.lacksf("ALTER TABLE "+of+" REPLICA IDENTITY FULL", "%s: the old value of %q is not in the stream", of, column)
+		if !of.old && changed != of.table {
+			changed = of.table
+			what := "the old row"
+			if of.name != nil {
+				what = fmt.Sprintf("the old value of %q", *of.name)
+			}
+			c.lacksf("ALTER TABLE "+of.table+" REPLICA IDENTITY FULL", "%s: %s is not in the stream", of.table, what)
 		}
 		return nil
 	})
 	for _, column := range missing {
 		c.lacksf("", "%s has no column %q", name, column)
 	}
+	if len(denied) > 0 {
+		c.lacksRead(t, name, denied)
+	}
 	return err
 }
 
-// readPublication checks that the publication has the tables as they are, with all changes.
+// lacksRead notes that the role may not read columns of a table. It only needs those of the file.
+func (c *inspection) lacksRead(t *Table, name string, denied []string) {
+	to := " ON " + name + " TO " + quote(c.conn.Config().User)
+	if len(denied) == len(t.columns()) {
+		c.lacksf("GRANT SELECT"+to, "%s may not be read", name)
+		return
+	}
+	quoted := make([]string, len(denied))
+	for i, column := range denied {
+		quoted[i] = quote(column)
+	}
+	of := strings.Join(quoted, ", ")
+	c.lacksf("GRANT SELECT ("+of+")"+to, "%s: %s may not be read", name, of)
+}
+
+// readColumn checks the type of a column of a table itself.
+func (c *inspection) readColumn(t *Table, name string, of column) {
+	ids := []string{
+		"smallint", "integer", "bigint", "numeric without fraction", "uuid", "text", "character varying", "character",
+		"citext", "enum",
+	}
+	times := []string{"timestamp with time zone", "timestamp without time zone", "date"}
+	kind := of.kind
+	if of.list {
+		kind += listMark
+	}
+	isTime := *of.name == t.Since || *of.name == t.Until
+	want, conditional := t.Where[*of.name]
+	_, truth := truthOf(want)
+	switch isList := t.isList(*of.name); {
+	case of.generated:
+		c.lacksf("", "%s: column %q is generated, and is not in the stream", name, *of.name)
+	case isList && !(of.list && slices.Contains(ids, of.kind)) && !slices.Contains([]string{"jsonb", "json"}, kind):
+		c.lacksf("", "%s: column %q has the type %s: an array of ids is jsonb, or has elements of %s",
+			name, *of.name, kind, strings.Join(ids, ", "))
+	case !isList && t.isID(*of.name) && of.list && slices.Contains(ids, of.kind):
+		c.lacksf("", "%s: column %q is an array: write %q", name, *of.name, *of.name+listMark)
+	case !isList && t.isID(*of.name) && !slices.Contains(ids, kind):
+		c.lacksf("", "%s: column %q has the type %s: an id has one of %s", name, *of.name, kind, strings.Join(ids, ", "))
+	case isTime && !slices.Contains(times, kind):
+		c.lacksf("", "%s: column %q has the type %s: a time has one of %s", name, *of.name, kind, strings.Join(times, ", "))
+	case conditional && kind == "boolean" && !truth:
+		c.lacksf("", "%s: column %q is a boolean, and never %q: where takes true or false", name, *of.name, want)
+	}
+}
+
+// readPublication checks that the publication has the tables as they are, with all changes. One of
+// all tables, or of the tables of schemas, may do so, too.
 func (c *inspection) readPublication(ctx context.Context) error {
+	var wide bool
 	err := c.conn.QueryRow(ctx, `SELECT NOT EXISTS (SELECT 1 FROM pg_publication p
-		WHERE pubname = $1 AND pubinsert AND pubupdate AND pubdelete AND pubtruncate AND pubviaroot AND NOT puballtables
-		AND $2::oid[] <@ ARRAY(SELECT prrelid FROM pg_publication_rel r
-			WHERE prpubid = p.oid AND coalesce(to_jsonb(r) ->> 'prqual', to_jsonb(r) ->> 'prattrs', '') = ''))`,
-		c.name, c.oids).Scan(&c.unpublished)
-	if err == nil && c.unpublished {
+			WHERE pubname = $1 AND pubinsert AND pubupdate AND pubdelete AND pubtruncate AND pubviaroot
+				AND $2::oid[] <@ ARRAY(SELECT relid FROM pg_get_publication_tables(p.pubname))
+				AND NOT EXISTS (SELECT FROM pg_publication_rel r WHERE prpubid = p.oid AND prrelid = ANY ($2)
+					AND coalesce(to_jsonb(r) ->> 'prqual', to_jsonb(r) ->> 'prattrs', '') <> '')),
+		EXISTS (SELECT FROM pg_publication p WHERE pubname = $1 AND (puballtables OR `+hasSchemas(c.conn)+`))`,
+		c.name, c.oids).Scan(&c.unpublished, &wide)
+	switch {
+	case err != nil:
+		return err
+	case c.unpublished && wide:
+		c.lacksf("", "the publication %q is of all tables or of schemas, and lacks some of these tables, or changes. "+
+			"Add the schemas, and run ALTER PUBLICATION %s SET (publish = 'insert, update, delete, truncate', "+
+			"publish_via_partition_root = true). Or use another --source-name", c.name, quote(c.name))
+	case c.unpublished:
 		names := make([]string, len(c.tables))
 		for i := range c.tables {
 			names[i] = c.tables[i].only()
@@ -289,7 +449,7 @@ func (c *inspection) readPublication(ctx context.Context) error {
 			strings.Join(slices.Compact(names), ", ")+" WITH (publish_via_partition_root = true)",
 			"there is no publication %q of these tables with all changes", c.name)
 	}
-	return err
+	return nil
 }
 
 func (c *inspection) readSlot(ctx context.Context) error {
@@ -376,8 +536,12 @@ func (s *source) checkSlot(ctx context.Context, conn *pgx.Conn, at pglogrepl.LSN
 	return confirmed, err
 }
 
-// create runs the SQL that mends the problems, as far as a running server can be mended.
+// create runs the SQL that mends the problems, as far as a running server can be mended. It runs
+// nothing if some SQL would be missing: a table of which too little is known must not be published.
 func (s *source) create(ctx context.Context, conn *pgx.Conn, all []Problem) error {
+	if slices.ContainsFunc(all, func(p Problem) bool { return p.Mend == "" }) {
+		return nil
+	}
 	for _, p := range all {
 		if p.Mend == "" || p.restart {
 			continue

@@ -2,7 +2,6 @@ package follow
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"time"
 
@@ -11,9 +10,6 @@ import (
 	"github.com/feedfilter/feedfilter/activity"
 	"github.com/feedfilter/feedfilter/activity/ledger"
 )
-
-// maxListed is how many invalid rows a report names.
-const maxListed = 20
 
 // Status is what a service knows of a source.
 type Status struct {
@@ -81,33 +77,4 @@ func (s *source) keptLog(ctx context.Context, conn *pgx.Conn) (log KeptLog, err 
 	err = conn.QueryRow(ctx, `SELECT coalesce(max(CASE WHEN NOT pg_is_in_recovery() THEN pg_current_wal_lsn() - restart_lsn END), 0)::bigint,
 			max(safe_wal_size) FROM pg_replication_slots WHERE slot_name = $1`, s.name).Scan(&log.Kept, &log.Left)
 	return log, err
-}
-
-// Check reports what the source looks like, and, with rows, which rows are not valid, for which it
-// reads all. It changes nothing.
-func (f *Follower) Check(ctx context.Context, rows bool) (Report, error) {
-	conn, err := f.connect(ctx, false)
-	if err != nil {
-		return Report{}, err
-	}
-	defer conn.Close(context.WithoutCancel(ctx)) //nolint:errcheck // it only read
-	report, err := f.inspect(ctx, conn)
-	if err != nil || !rows {
-		return report, err
-	}
-	ignore := func(*mapped) error { return nil }
-	list := func(_ context.Context, bad *rowError) error {
-		report.Invalid++
-		if report.Invalid <= maxListed {
-			report.Rows = append(report.Rows, fmt.Sprintf("%.1000s", bad.clear()))
-		}
-		return nil
-	}
-	for i := range f.tables {
-		err := f.readTable(ctx, conn, &f.tables[i], new(pace), ignore, list)
-		if err != nil && len(report.Problems) == 0 { // which may keep it from reading
-			return report, fmt.Errorf("read table %s: %w", f.tables[i].Table, err)
-		}
-	}
-	return report, nil
 }

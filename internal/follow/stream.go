@@ -57,7 +57,7 @@ func (f *Follower) stream(ctx context.Context, src *activity.Source, look *pgx.C
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	r := &receiver{
-		f: f, conn: o.conn, decoder: newDecoder(f.mapper, o.known.roots), events: make(chan event, maxGroup),
+		f: f, conn: o.conn, decoder: newDecoder(f.known(o.known), o.known.roots), events: make(chan event, maxGroup),
 	}
 	w := &watcher{f: f, conn: look, known: o.known, begin: make(chan struct{}, 1), ended: make(chan lookedAt, 1)}
 	a := newApplier(f, src, o.at, newReplay(o.at, confirmed), r.events, w)

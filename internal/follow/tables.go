@@ -1,7 +1,6 @@
 package follow
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -10,6 +9,7 @@ import (
 	"time"
 
 	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 	"github.com/jackc/pgx/v5"
 
 	"github.com/feedfilter/feedfilter/activity"
@@ -21,15 +21,15 @@ const maxTables = 100
 // Table says what activities the rows of a table give. Columns are given by their names. A field
 // that is added is left out where it has no value: see [Tables.fingerprint].
 type Table struct {
-	Table  string            `json:"table"`            // "name", or "schema.name"
-	Kind   string            `json:"kind"`             // its name; in the file also its plural
-	User   text              `json:"user"`             // a column, or a template such as "list:{list_id}"
-	Target text              `json:"target"`           // as User
-	Since  string            `json:"since,omitempty"`  // a time; "": the commit
-	Until  string            `json:"until,omitempty"`  // a time; "" or NULL: no end
-	While  []string          `json:"while,omitempty"`  // a row counts while all of them are set, or true
-	Unless []string          `json:"unless,omitempty"` // a row counts while none of them is set, or true
-	Where  map[string]string `json:"where,omitempty"`  // a row counts while the columns have these texts
+	Table  string     `json:"table"`            // "name", or "schema.name"
+	Kind   string     `json:"kind"`             // its name; in the file also its plural
+	User   text       `json:"user"`             // a column, or a template such as "list:{list_id}"
+	Target text       `json:"target"`           // as User
+	Since  string     `json:"since,omitempty"`  // a time; "": the commit
+	Until  string     `json:"until,omitempty"`  // a time; "" or NULL: no end
+	While  []string   `json:"while,omitempty"`  // a row counts while all of them are set, or true
+	Unless []string   `json:"unless,omitempty"` // a row counts while none of them is set, or true
+	Where  conditions `json:"where,omitempty"`  // a row counts while the columns have these texts
 
 	partitioned bool // as the source says
 }
@@ -57,7 +57,27 @@ func (t *Table) only() string {
 	return "ONLY " + t.quoted()
 }
 
-// text is a column, or a template with columns in braces.
+// conditions are texts by column.
+type conditions map[string]string
+
+// UnmarshalJSONFrom parses an object of texts. A row with NULL is what unless is for.
+func (c *conditions) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
+	var texts map[string]*string
+	if err := json.UnmarshalDecode(dec, &texts); err != nil {
+		return err
+	}
+	*c = make(conditions)
+	for column, text := range texts {
+		if text == nil {
+			return fmt.Errorf(`where: column %q: null is no text: use "unless" for a column that is not set`, column)
+		}
+		(*c)[column] = *text
+	}
+	return nil
+}
+
+// text is a column, or a template with columns in braces. A column whose name ends in [] is an
+// array: its row gives an activity for each element.
 type text struct {
 	parts []string // the parts with an odd index are columns
 }
@@ -108,15 +128,30 @@ func (t *text) MarshalText() ([]byte, error) {
 	return b, nil
 }
 
+// columns returns the columns by their names.
 func (t *text) columns() (all []string) {
 	for i := 1; i < len(t.parts); i += 2 {
-		all = append(all, t.parts[i])
+		all = append(all, strings.TrimSuffix(t.parts[i], listMark))
 	}
 	return all
 }
 
-// fill returns the text with the values of the columns; false: one is NULL.
-func (t *text) fill(value func(column string) *string) (string, bool) {
+// lists returns the columns that are arrays.
+func (t *text) lists() (all []string) {
+	for i := 1; i < len(t.parts); i += 2 {
+		if column, list := strings.CutSuffix(t.parts[i], listMark); list {
+			all = append(all, column)
+		}
+	}
+	return all
+}
+
+// fill returns the text with the values of the columns, once for each element of its arrays. It
+// returns none if a column is NULL, or an array has no elements.
+func (t *text) fill(value func(column string) *string, types columnTypes) (all []string, err error) {
+	if len(t.lists()) > 0 {
+		return t.fillEach(value, types)
+	}
 	var b strings.Builder
 	for i, part := range t.parts {
 		if i%2 == 0 {
@@ -125,11 +160,43 @@ func (t *text) fill(value func(column string) *string) (string, bool) {
 		}
 		v := value(part)
 		if v == nil {
-			return "", false
+			return nil, nil
 		}
-		b.WriteString(*v)
+		b.WriteString(types.trim(part, *v))
 	}
-	return b.String(), true
+	return []string{b.String()}, nil
+}
+
+func (t *text) fillEach(value func(column string) *string, types columnTypes) ([]string, error) {
+	all := []string{""}
+	for i, part := range t.parts {
+		values := []string{part}
+		if i%2 == 1 {
+			column, list := strings.CutSuffix(part, listMark)
+			v := value(column)
+			if v == nil {
+				return nil, nil
+			}
+			values = []string{*v}
+			if list {
+				var err error
+				if values, err = elements(*v); err != nil {
+					return nil, fmt.Errorf("column %q: %w", column, err)
+				}
+			}
+			for k := range values {
+				values[k] = types.trim(column, values[k])
+			}
+		}
+		var longer []string
+		for _, before := range all {
+			for _, v := range values {
+				longer = append(longer, before+v)
+			}
+		}
+		all = longer
+	}
+	return all, nil
 }
 
 // Tables are the tables of a source.
@@ -170,8 +237,11 @@ func (t *Table) check(kinds *activity.Kinds) error {
 		return errors.New(`table: want "name" or "schema.name"`)
 	}
 	for field, of := range map[string]*text{"user": &t.User, "target": &t.Target} {
-		if len(of.parts) == 0 {
+		switch {
+		case len(of.parts) == 0:
 			return fmt.Errorf("%s: missing", field)
+		case slices.Contains(of.lists(), ""):
+			return fmt.Errorf("%s: no column before []", field)
 		}
 	}
 	return nil
@@ -189,6 +259,11 @@ func (all Tables) Kinds() []string {
 // isID reports whether a column is one of those that ids are made of.
 func (t *Table) isID(column string) bool {
 	return slices.Contains(t.User.columns(), column) || slices.Contains(t.Target.columns(), column)
+}
+
+// isList reports whether a column is an array of ids.
+func (t *Table) isList(column string) bool {
+	return slices.Contains(t.User.lists(), column) || slices.Contains(t.Target.lists(), column)
 }
 
 // columns returns the columns that the mapping of a row needs, each once, in order.
@@ -221,31 +296,6 @@ type mapped struct {
 // item is an activity.
 type item struct{ kind, user, target string }
 
-// gives returns what a row gives; nil: nothing. A [*rowError] says that the row is not valid,
-// another error that a column is not known.
-func (t *Table) gives(r row, kinds *activity.Kinds) (*mapped, error) {
-	missing := ""
-	m, err := t.of(func(column string) *string {
-		text, known := r(column)
-		if !known {
-			missing = column
-		}
-		return text
-	})
-	if missing != "" {
-		return nil, fmt.Errorf("table %s: the value of column %q is missing", t.Table, missing)
-	}
-	if err == nil && m != nil {
-		var a activity.Activity
-		a, err = kinds.Canonical(activity.Activity{User: m.user, Kind: m.kind, Target: m.target})
-		m.target = a.Target
-	}
-	if err != nil {
-		return nil, &rowError{t.Table, t.cells(r), err}
-	}
-	return m, nil
-}
-
 // cells returns the mapped columns of a row that are not NULL.
 func (t *Table) cells(r row) (all []cell) {
 	for _, column := range t.columns() {
@@ -254,30 +304,6 @@ func (t *Table) cells(r row) (all []cell) {
 		}
 	}
 	return all
-}
-
-// of maps a row, given its values as text; nil: NULL.
-func (t *Table) of(value func(column string) *string) (*mapped, error) {
-	set := func(column string) bool {
-		v := value(column)
-		return v != nil && *v != "f" && *v != "false"
-	}
-	counts := !slices.ContainsFunc(t.Unless, set)
-	for _, column := range t.While {
-		counts = counts && set(column)
-	}
-	for column, want := range t.Where {
-		v := value(column)
-		counts = counts && v != nil && *v == want
-	}
-	user, isUser := t.User.fill(value)
-	target, isTarget := t.Target.fill(value)
-	if !counts || !isUser || !isTarget {
-		return nil, nil //nolint:nilnil // it gives nothing
-	}
-	since, err1 := timeIn(value, t.Since, time.Time{})
-	until, err2 := timeIn(value, t.Until, longAgo())
-	return &mapped{item{t.Kind, user, target}, ledger.Span{Since: since, Until: until}}, cmp.Or(err1, err2)
 }
 
 // longAgo is the end of a row that ended before all that is recorded.

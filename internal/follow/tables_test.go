@@ -54,9 +54,10 @@ func TestTables(t *testing.T) {
 				values[column] = nil
 			}
 		}
-		m, err := tables[c.table].of(func(column string) *string { return values[column] })
+		mapper := newMapper(tables, activity.BuiltinKinds())
+		all, _, err := mapper.gives(&tables[c.table], func(column string) (*string, bool) { return values[column], true })
 		got := ""
-		if m != nil {
+		for _, m := range all {
 			at := func(at time.Time) string {
 				if at.IsZero() {
 					return "-"
@@ -76,15 +77,17 @@ func TestTablesRefused(t *testing.T) {
 		`{}`:              "0, want 1",
 		`{"tables":[{}]}`: "no kind",
 		`{"table":[]}`:    "unknown",
-		`{"tables":[{"table":"b","kind":"seen","user":"a","target":"b"}]}`:        "seen has a window",
-		`{"tables":[{"table":"b","kind":"mute","user":"a","target":"b"}]}`:        "there is no kind \"mute\": give its file with --kinds",
-		`{"tables":[{"table":"b","kind":"block","user":"a"}]}`:                    "target: missing",
-		`{"tables":[{"table":".b","kind":"block","user":"a","target":"b"}]}`:      "schema.name",
-		`{"tables":[{"table":"b","kind":"block","user":"l:{a","target":"b"}]}`:    "braces",
-		`{"tables":[{"table":"b","kind":"block","user":"a}","target":"b"}]}`:      "without {",
-		`{"tables":[{"table":"b","table":"c","kind":"block","user":"a"}]}`:        "duplicate",
-		`{"tables":[{"table":"b","kind":"block","user":"","target":"b"}]}`:        "no column",
-		`{"tables":[{"table":"b","kind":"block","user":"a","target":"b","x":1}]}`: "unknown",
+		`{"tables":[{"table":"b","kind":"seen","user":"a","target":"b"}]}`:                     "seen has a window",
+		`{"tables":[{"table":"b","kind":"mute","user":"a","target":"b"}]}`:                     "there is no kind \"mute\": give its file with --kinds",
+		`{"tables":[{"table":"b","kind":"block","user":"a"}]}`:                                 "target: missing",
+		`{"tables":[{"table":".b","kind":"block","user":"a","target":"b"}]}`:                   "schema.name",
+		`{"tables":[{"table":"b","kind":"block","user":"l:{a","target":"b"}]}`:                 "braces",
+		`{"tables":[{"table":"b","kind":"block","user":"a}","target":"b"}]}`:                   "without {",
+		`{"tables":[{"table":"b","table":"c","kind":"block","user":"a"}]}`:                     "duplicate",
+		`{"tables":[{"table":"b","kind":"block","user":"","target":"b"}]}`:                     "no column",
+		`{"tables":[{"table":"b","kind":"block","user":"a","target":"[]"}]}`:                   "no column before []",
+		`{"tables":[{"table":"b","kind":"block","user":"a","target":"b","where":{"c":null}}]}`: `column "c": null is no text: use "unless"`,
+		`{"tables":[{"table":"b","kind":"block","user":"a","target":"b","x":1}]}`:              "unknown",
 	} {
 		if _, err := ParseTables([]byte(file), activity.BuiltinKinds()); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", file, err, want)

@@ -81,6 +81,7 @@ func (w *watcher) look(ctx context.Context) (end pglogrepl.LSN, err error) {
 		if err := w.f.wantAll(ctx, w.conn); err != nil {
 			return 0, err
 		}
+		now.types, now.enums = w.known.types, w.known.enums // those of the table itself
 		w.known = now
 	}
 	return now.end, nil

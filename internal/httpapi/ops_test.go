@@ -179,7 +179,7 @@ func TestOpsScrub(t *testing.T) {
 func TestOpsHealth(t *testing.T) {
 	begin := time.Now()
 	sources := []follow.Status{
-		{Name: "app", Stats: &follow.Stats{Trouble: "there is no table", Behind: 7, Lag: 1.5}}, {Name: "other", Followed: true, Proved: time.Unix(1_700_000_000, 0).UTC()},
+		{Name: "app", Stats: &follow.Stats{Trouble: "there is no table", Behind: 7, Lag: 1.5, Skipped: map[string]uint64{"self": 2}}}, {Name: "other", Followed: true, Proved: time.Unix(1_700_000_000, 0).UTC()},
 	}
 	s := populated(t, httpapi.Config{
 		About: httpapi.About{Version: "v9.9.9", Ledger: "sqlite", PageStore: "memory"}, MaxRequests: 7, Sources: func() []follow.Status { return sources },
@@ -196,7 +196,7 @@ func TestOpsHealth(t *testing.T) {
 		},
 		"reshape": map[string]any{"pages": 16.0, "homes": 16.0, "reshaped": 16.0, "running": false},
 		"sources": []any{
-			map[string]any{"name": "app", "followed": false, "trouble": "there is no table", "behind_bytes": 7.0, "behind_seconds": 1.5},
+			map[string]any{"name": "app", "followed": false, "trouble": "there is no table", "behind_bytes": 7.0, "behind_seconds": 1.5, "skipped": map[string]any{"self": 2.0}},
 			map[string]any{"name": "other", "followed": true, "proved_at": "2023-11-14T22:13:20Z"},
 		},
 	} {
