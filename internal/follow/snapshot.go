@@ -12,7 +12,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/jackc/pglogrepl"
 	"github.com/jackc/pgx/v5"
 
 	"github.com/feedfilter/feedfilter/activity"
@@ -192,33 +191,6 @@ func (f *Follower) readTables(ctx context.Context, src *activity.Source, conn *p
 		}
 	}
 	return nil
-}
-
-// exported is a snapshot that a connection has exported, and the position that it is of.
-type exported struct {
-	name string
-	lsn  pglogrepl.LSN
-}
-
-// createSlot creates the slot of a read. It waits for open transactions of the source.
-func (f *Follower) createSlot(ctx context.Context, exporter *pgx.Conn, r *reading) (exported, error) {
-	f.Log.InfoContext(ctx, "creating a replication slot: this waits for open transactions of the source")
-	limited, cancel := ctx, context.CancelFunc(func() {})
-	if r.patience > 0 {
-		limited, cancel = context.WithTimeout(ctx, r.patience)
-	}
-	defer cancel()
-	made, err := pglogrepl.CreateReplicationSlot(limited, exporter.PgConn(), r.slot, "pgoutput", pglogrepl.CreateReplicationSlotOptions{
-		Mode: pglogrepl.LogicalReplication, SnapshotAction: "EXPORT_SNAPSHOT", Temporary: r.slot != f.name,
-	})
-	switch {
-	case limited.Err() != nil && ctx.Err() == nil:
-		return exported{}, fmt.Errorf("create replication slot %s: %w", r.slot, errOpen)
-	case err != nil:
-		return exported{}, fmt.Errorf("create replication slot %s: %w", r.slot, err)
-	}
-	at, err := pglogrepl.ParseLSN(made.ConsistentPoint)
-	return exported{made.SnapshotName, at}, err
 }
 
 // unaltered returns an error if the catalog is not the known one any more. A table that was

@@ -339,6 +339,24 @@ func (c *inspection) readRoom(ctx context.Context) error {
 			"ledger; raise it", name, setting, used))
 		return nil
 	})
+	if err != nil {
+		return err
+	}
+	return c.readStandbys(ctx)
+}
+
+// readStandbys notes which standbys the stream waits for that do not follow the source. After a
+// failover, this may be the setting of the old primary.
+func (c *inspection) readStandbys(ctx context.Context) error {
+	var away string // only PostgreSQL 17 and later has the setting
+	err := c.conn.QueryRow(ctx, `SELECT coalesce(string_agg(name, ', ' ORDER BY name), '')
+		FROM (SELECT btrim(unnest(string_to_array(current_setting('synchronized_standby_slots', true), ',')), ' "') AS name) AS named
+		WHERE name <> '' AND NOT EXISTS (
+			SELECT FROM pg_replication_slots WHERE slot_name = name AND slot_type = 'physical' AND active)`).Scan(&away)
+	if err == nil && away != "" {
+		c.Notes = append(c.Notes, "synchronized_standby_slots has slots that no standby uses: "+away+
+			"; following waits until one does, or until the setting is without them")
+	}
 	return err
 }
 

@@ -43,10 +43,12 @@ type event struct {
 // stream records the changes of the source from where o says, until ctx ends or the stream does. It
 // looks at the catalog on another connection, look, and closes that of o.
 func (f *Follower) stream(ctx context.Context, src *activity.Source, look *pgx.Conn, o *origin) error {
-	// The stream begins with what the source does not know that the ledger has.
-	err := pglogrepl.StartReplication(ctx, o.conn.PgConn(), f.name, 0, pglogrepl.StartReplicationOptions{
-		Mode: pglogrepl.LogicalReplication, PluginArgs: []string{"proto_version '1'", "publication_names '" + f.name + "'"},
-	})
+	err := f.copySlot(ctx, look, o.conn)
+	if err == nil { // the stream begins with what the source does not know that the ledger has
+		err = pglogrepl.StartReplication(ctx, o.conn.PgConn(), f.name, 0, pglogrepl.StartReplicationOptions{
+			Mode: pglogrepl.LogicalReplication, PluginArgs: []string{"proto_version '1'", "publication_names '" + f.name + "'"},
+		})
+	}
 	var confirmed pglogrepl.LSN
 	if err == nil {
 		confirmed, err = f.checkSlot(ctx, look, o.at.lsn) // which nobody else changes from now on
