@@ -2,8 +2,11 @@ package follow
 
 import (
 	"context"
+	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -36,7 +39,7 @@ func (a *app) copied(standby *pgtest.Server) {
 	a.t.Helper()
 	conn, err := pgx.Connect(a.t.Context(), standby.URL())
 	must(a.t, err)
-	defer conn.Close(context.Background()) //nolint:errcheck // it only read
+	defer conn.Close(context.Background())
 	soon(a.t, "a copy of the slot", func() (is bool) {
 		a.exec(`SELECT pg_log_standby_snapshot()`) // the slot moves, which the copy waits for
 		must(a.t, conn.QueryRow(a.t.Context(), `SELECT coalesce(bool_or(synced AND failover AND NOT temporary), false)
@@ -179,9 +182,86 @@ func (a *app) shipped(standby *pgtest.Server) {
 	must(a.t, a.conn.QueryRow(a.t.Context(), `SELECT pg_current_wal_flush_lsn()::text`).Scan(&end))
 	conn, err := pgx.Connect(a.t.Context(), standby.URL())
 	must(a.t, err)
-	defer conn.Close(context.Background()) //nolint:errcheck // it only read
+	defer conn.Close(context.Background())
 	soon(a.t, "the standby", func() (has bool) {
 		must(a.t, conn.QueryRow(a.t.Context(), `SELECT pg_last_wal_replay_lsn() >= $1::text::pg_lsn`, end).Scan(&has))
 		return has
 	})
+}
+
+// While a slot waits for transactions, the log and health name them: one that was prepared and
+// forgotten, and one that hangs. Then the follower goes on.
+func TestFollowNamesOpenTransactions(t *testing.T) {
+	t.Parallel()
+	a := openLedger(t, appTables, activity.BuiltinKinds())
+	a.server = pgtest.Start(t, "wal_level=logical", "max_prepared_transactions=2")
+	a.connect()
+	a.exec(appSQL)
+	a.exec(`CREATE DATABASE other`) // transactions of which count as well
+	other, err := pgx.Connect(t.Context(), strings.Replace(a.server.URL(), "/postgres?", "/other?", 1))
+	must(t, err)
+	t.Cleanup(func() { _ = other.Close(context.Background()) })
+	for _, sql := range []string{"BEGIN", "CREATE TABLE x ()", "PREPARE TRANSACTION 'forgot''ten'"} {
+		_, err := other.Exec(t.Context(), sql)
+		must(t, err)
+	}
+	hangs, err := pgx.Connect(t.Context(), a.server.URL()+"&application_name=migration")
+	must(t, err)
+	t.Cleanup(func() { _ = hangs.Close(context.Background()) })
+	_, err = hangs.Exec(t.Context(), `BEGIN; CREATE TABLE unrelated ()`)
+	must(t, err)
+	f := a.follower("one")
+	log := new(lockedLog)
+	f.Log = slog.New(slog.NewTextHandler(log, nil))
+	a.start(f)
+	prepared := `the prepared transaction "forgot'ten" of database "other", `
+	process := fmt.Sprintf(`the transaction of process %d (application "migration") of database "postgres", `, hangs.PgConn().PID())
+	says := func(what string) bool { return strings.Contains(f.Stats().Trouble, what) }
+	soon(t, "a name", func() bool { return says(prepared) || says(process) })
+	if !strings.HasPrefix(f.Stats().Trouble, "the tables are read whole: the ledger has not read it whole; creating the replication slot waits for ") {
+		t.Errorf("trouble: %s", f.Stats().Trouble)
+	}
+	endPrepared := func() {
+		_, err := other.Exec(t.Context(), `ROLLBACK PREPARED 'forgot''ten'`)
+		must(t, err)
+	}
+	endProcess := func() { a.exec(`SELECT pg_terminate_backend($1)`, hangs.PgConn().PID()) }
+	if says(prepared) {
+		endPrepared()
+		soon(t, "the process", func() bool { return says(process) })
+		endProcess()
+	} else {
+		endProcess()
+		soon(t, "the prepared transaction", func() bool { return says(prepared) })
+		endPrepared()
+	}
+	a.after()
+	if trouble := f.Stats().Trouble; trouble != "" {
+		t.Errorf("it follows, and health says: %s", trouble)
+	}
+	for _, want := range []string{
+		`forgot'ten`, `run in that database: ROLLBACK PREPARED 'forgot''ten'`, fmt.Sprintf(`run: SELECT pg_terminate_backend(%d)`, hangs.PgConn().PID()),
+	} {
+		if n := strings.Count(log.String(), want); n == 0 {
+			t.Errorf("the log does not say %s:\n%s", want, log)
+		}
+	}
+}
+
+// lockedLog is a log of several goroutines.
+type lockedLog struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (l *lockedLog) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+func (l *lockedLog) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
 }

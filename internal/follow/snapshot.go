@@ -142,7 +142,7 @@ func (f *Follower) read(
 		return at, nil, errors.New("the source has failed over")
 	}
 	at.system, at.timeline, at.audited = is.system, is.timeline, f.recorder.Now().Unix()
-	snapshot, err := f.createSlot(ctx, exporter, r)
+	snapshot, err := f.createSlot(ctx, exporter, conn, r)
 	if err != nil {
 		return at, nil, err
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/jackc/pglogrepl"
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 )
 
 const (
@@ -107,9 +108,30 @@ func (s *source) connect(ctx context.Context, replication bool) (*pgx.Conn, erro
 	}
 	conn, err := pgx.ConnectConfig(ctx, c)
 	if err != nil {
-		return nil, fmt.Errorf("source: %w", err)
+		mend := "GRANT CONNECT ON DATABASE " + quote(c.Database) + " TO " + quote(c.User)
+		if replication {
+			mend = "ALTER ROLE " + quote(c.User) + " REPLICATION"
+		}
+		return nil, fmt.Errorf("source: %w", denied(err, c.User, "a superuser", mend))
 	}
 	return conn, nil
+}
+
+// denied returns a StopError if the source has refused something for lack of a right. It says who
+// has to run which SQL. Other errors it returns as they are.
+func denied(err error, role, who, mend string) error {
+	refused, is := errors.AsType[*pgconn.PgError](err)
+	if !is || refused.Code != "42501" {
+		return err
+	}
+	// err itself may have the address of the server.
+	return &StopError{fmt.Errorf("the role %q lacks a right (%w); as %s, run:\n  %s;", role, refused, who, mend)}
+}
+
+// mayReplicate is denied for what a role that replicates may do.
+func (s *source) mayReplicate(conn *pgx.Conn, err error) error {
+	role := conn.Config().User
+	return denied(err, role, "a superuser", "ALTER ROLE "+quote(role)+" REPLICATION")
 }
 
 // inspection reads what a source lacks.
@@ -124,7 +146,7 @@ type inspection struct {
 // inspect reports what a source looks like.
 func (s *source) inspect(ctx context.Context, conn *pgx.Conn) (Report, error) {
 	c := &inspection{source: s, conn: conn}
-	for _, read := range []func(context.Context) error{c.readServer, c.readTables, c.readPublication, c.readSlot, c.readRoom} {
+	for _, read := range []func(context.Context) error{c.readServer, c.readSchemas, c.readTables, c.readPublication, c.readSlot, c.readRoom} {
 		if err := read(ctx); err != nil {
 			return c.Report, fmt.Errorf("inspect the source: %w", err)
 		}
@@ -174,6 +196,26 @@ func (c *inspection) readServer(ctx context.Context) error {
 		c.lacksf("ALTER ROLE "+quote(user)+" REPLICATION", "the role %q may not replicate", user)
 	}
 	return nil
+}
+
+// readSchemas checks that the role may look into the schemas of the tables.
+func (c *inspection) readSchemas(ctx context.Context) error {
+	schemas := make([]string, len(c.tables))
+	for i := range c.tables {
+		schemas[i], _ = c.tables[i].name()
+	}
+	rows, err := c.conn.Query(ctx, `SELECT quote_ident(nspname) FROM pg_namespace
+		WHERE nspname = ANY ($1) AND NOT has_schema_privilege(oid, 'USAGE') ORDER BY 1`, schemas)
+	if err != nil {
+		return err
+	}
+	var name string
+	_, err = pgx.ForEachRow(rows, []any{&name}, func() error {
+		role := c.conn.Config().User
+		c.lacksf("GRANT USAGE ON SCHEMA "+name+" TO "+quote(role), "the role %q may not use the schema %s", role, name)
+		return nil
+	})
+	return err
 }
 
 func (c *inspection) readTables(ctx context.Context) error {
@@ -394,14 +436,19 @@ func (s *source) checkSlot(ctx context.Context, conn *pgx.Conn, at pglogrepl.LSN
 	return confirmed, err
 }
 
-// create runs the SQL that mends the problems, as far as a running server can be mended.
+// create runs the SQL that mends the problems, as far as a running server can be mended. Without
+// the right to, it returns a StopError with all that is left to run.
 func (s *source) create(ctx context.Context, conn *pgx.Conn, all []Problem) error {
+	var run []string
 	for _, p := range all {
-		if p.Mend == "" || p.restart {
-			continue
+		if p.Mend != "" && !p.restart {
+			run = append(run, p.Mend)
 		}
-		if _, err := conn.Exec(ctx, p.Mend); err != nil {
-			return fmt.Errorf("%s: %w", p.Mend, err)
+	}
+	for i, mend := range run {
+		if _, err := conn.Exec(ctx, mend); err != nil {
+			err = denied(err, conn.Config().User, "the owner of the tables or a superuser", strings.Join(run[i:], ";\n  "))
+			return fmt.Errorf("create what the source lacks: %w", err)
 		}
 	}
 	return nil
@@ -447,7 +494,8 @@ func (s *source) freeSlot(ctx context.Context, conn *pgx.Conn) error {
 		err := conn.QueryRow(ctx, `SELECT coalesce(bool_or(pg_terminate_backend(active_pid)), false) FROM pg_replication_slots
 			WHERE slot_name = $1 AND active_pid IS NOT NULL`, s.name).Scan(&active)
 		if err != nil || !active {
-			return err
+			role := conn.Config().User
+			return denied(err, role, "a superuser", "GRANT pg_signal_backend TO "+quote(role))
 		}
 		if err := pause(ctx, freeEvery); err != nil {
 			return err

@@ -54,8 +54,9 @@ func (f *Follower) stream(ctx context.Context, src *activity.Source, look *pgx.C
 		confirmed, err = f.checkSlot(ctx, look, o.at.lsn) // which nobody else changes from now on
 	}
 	if err != nil {
+		err = fmt.Errorf("start the stream at %s: %w", o.at.lsn, f.mayReplicate(o.conn, err))
 		_ = o.conn.Close(context.WithoutCancel(ctx))
-		return fmt.Errorf("start the stream at %s: %w", o.at.lsn, err)
+		return err
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	r := &receiver{
