@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -37,7 +38,7 @@ func (e *FollowedError) Error() string {
 type Source struct {
 	Name string
 	// Position is up to where the ledger has what the source committed, in the source's own form;
-	// "": the source has not been read whole.
+	// "", or with [Reading] before it: the source has not been read whole.
 	Position string
 	Holder   string    // the process that has the lease, or had it last
 	Until    time.Time // end of the lease, by the ledger's clock
@@ -47,6 +48,13 @@ type Source struct {
 	Followed time.Time
 	Kinds    []string // in order
 }
+
+// Reading begins the position of a source that is being read whole. It says where a process that is
+// interrupted can go on.
+const Reading = "reading "
+
+// ReadWhole reports whether the source has been read whole.
+func (s *Source) ReadWhole() bool { return s.Position != "" && !strings.HasPrefix(s.Position, Reading) }
 
 // Lease lets its holder alone write the kinds of a source.
 type Lease struct {

@@ -245,7 +245,9 @@ type applier struct {
 	pending  []activity.SourceChange
 	received mark        // the whole transactions of pending
 	begun    transaction // the open one
-	skips    bool        // the ledger has it
+	skips    bool        // the ledger has it, and the position is behind it
+	read     *seen       // in which the tables were read; nil: where the stream began
+	had      bool        // the tables had it when they were read: it moves the position alone
 	n        int         // changes of it so far
 
 	begin  chan<- struct{} // tells the watcher to look
@@ -282,6 +284,7 @@ func newApplier(f *Follower, src *activity.Source, at position, again replay, ev
 	a := &applier{f: f, src: src, events: events, at: at, replay: again, idle: moveEvery, begin: w.begin, looks: w.ended}
 	a.received = mark{to: at, committed: time.Now()}
 	a.proved = a.received
+	a.read, _ = parseSeen(at.seen) // parsed before
 	return a
 }
 
@@ -352,7 +355,7 @@ func (a *applier) take(e event, ok bool) (err error) {
 		a.ended = e.err
 		return nil //nolint:nilerr // what was received before comes first
 	case e.begin.commit > 0:
-		a.begun, a.n = e.begin, 0
+		a.begun, a.n, a.had = e.begin, 0, a.read.has(e.begin.xid)
 		if a.skips, err = a.replay.skips(e.begin); err != nil {
 			return err
 		}
@@ -365,6 +368,9 @@ func (a *applier) take(e event, ok bool) (err error) {
 		return nil
 	}
 	for _, c := range e.changes {
+		if a.had {
+			break
+		}
 		if err := a.add(c); err != nil {
 			return err
 		}
@@ -406,6 +412,9 @@ func (a *applier) end(e event) error {
 		r.to.last = a.begun
 	}
 	r.to.lsn, r.changes, a.begun = e.end, len(a.pending), transaction{}
+	if a.read != nil && e.end >= a.read.until {
+		r.to.seen, a.read = "", nil
+	}
 	return nil
 }
 
