@@ -245,8 +245,8 @@ func TestFollowReadBeginsAgain(t *testing.T) {
 	}
 }
 
-// While a source is read for the first time, also after an interruption, its kinds are degraded, and
-// no position counts as reached.
+// While a source is read for the first time, its kinds are degraded, and no position counts as
+// reached. So it is after an interruption.
 func TestFollowReadIsDegraded(t *testing.T) {
 	t.Parallel()
 	a := newReadApp(t)

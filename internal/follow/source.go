@@ -436,6 +436,10 @@ func (s *source) checkSlot(ctx context.Context, conn *pgx.Conn, at pglogrepl.LSN
 	return confirmed, err
 }
 
+// lockTimeout bounds how long a change of a table waits for transactions that use it, because
+// others that use the table wait behind it.
+const lockTimeout = "SET lock_timeout = '1s'"
+
 // create runs the SQL that mends the problems, as far as a running server can be mended. Without
 // the right to, it returns a StopError with all that is left to run.
 func (s *source) create(ctx context.Context, conn *pgx.Conn, all []Problem) error {
@@ -445,13 +449,20 @@ func (s *source) create(ctx context.Context, conn *pgx.Conn, all []Problem) erro
 			run = append(run, p.Mend)
 		}
 	}
+	if _, err := conn.Exec(ctx, lockTimeout); err != nil {
+		return err
+	}
 	for i, mend := range run {
 		if _, err := conn.Exec(ctx, mend); err != nil {
 			err = denied(err, conn.Config().User, "the owner of the tables or a superuser", strings.Join(run[i:], ";\n  "))
+			if _, stop := errors.AsType[*StopError](err); !stop {
+				err = fmt.Errorf("%s: %w", mend, err)
+			}
 			return fmt.Errorf("create what the source lacks: %w", err)
 		}
 	}
-	return nil
+	_, err := conn.Exec(ctx, "RESET lock_timeout")
+	return err
 }
 
 // dropSlot drops the slot, if there is one.

@@ -3,8 +3,10 @@ package follow
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/jackc/pglogrepl"
 )
@@ -88,4 +90,27 @@ func TestFollowMayNotFreeSlot(t *testing.T) {
 	if _, stop := errors.AsType[*StopError](err); !stop || !strings.Contains(err.Error(), `GRANT pg_signal_backend TO "limited"`) {
 		t.Errorf("the follower ended with: %v", err)
 	}
+}
+
+// A transaction uses a table that --create alters. The app's queries of the table do not wait for
+// its end, and the log says what waits. The follower goes on once it has ended.
+func TestFollowCreateWaits(t *testing.T) {
+	t.Parallel()
+	a := newApp(t)
+	open := a.other()
+	open(`BEGIN; INSERT INTO blocks (blocker_id, blocked_id) VALUES (1, 2)`)
+	f := a.follower("one")
+	log := new(lockedLog)
+	f.Log = slog.New(slog.NewTextHandler(log, nil))
+	a.start(f)
+	a.soonTrue("the follower to wait", `SELECT EXISTS (SELECT FROM pg_locks WHERE mode = 'AccessExclusiveLock' AND NOT granted)`)
+	asked, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	var n int
+	must(t, a.conn.QueryRow(asked, `SELECT count(*) FROM blocks`).Scan(&n))
+	soon(t, "the log to say what waits", func() bool {
+		return strings.Contains(log.String(), "ALTER TABLE public.blocks REPLICA IDENTITY FULL: ERROR: canceling statement due to lock timeout")
+	})
+	open(`COMMIT`)
+	a.after()
 }

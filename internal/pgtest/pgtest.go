@@ -71,8 +71,8 @@ func Start(t testing.TB, settings ...string) *Server {
 // StartAtLeast is Start with a version of PostgreSQL, such as 17, or a later one.
 //
 // If the installed one is older, the programs are in the directory that the environment variable
-// FEEDFILTER_TEST_POSTGRES17 names, for version 17. Without it the test is skipped, also with
-// CI=true, because not every system has a package of that version.
+// TEST_POSTGRES17 names, for version 17. Without it the test is skipped, also with CI=true, because
+// not every system has a package of that version.
 func StartAtLeast(t testing.TB, version int, settings ...string) *Server {
 	t.Helper()
 	programs := findPrograms(t)
@@ -80,7 +80,7 @@ func StartAtLeast(t testing.TB, version int, settings ...string) *Server {
 	if installed >= version {
 		return startOf(t, programs, settings)
 	}
-	variable := fmt.Sprintf("FEEDFILTER_TEST_POSTGRES%d", version)
+	variable := fmt.Sprintf("TEST_POSTGRES%d", version)
 	programs = os.Getenv(variable)
 	if programs == "" {
 		t.Skipf("THIS TEST NEEDS POSTGRESQL %d, and %d is installed: install a later one, or set %s to the directory of "+
