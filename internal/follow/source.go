@@ -13,7 +13,6 @@ import (
 
 	"github.com/jackc/pglogrepl"
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 )
 
 const (
@@ -117,23 +116,6 @@ func (s *source) connect(ctx context.Context, replication bool) (*pgx.Conn, erro
 	return conn, nil
 }
 
-// denied returns a StopError if the source has refused something for lack of a right. It says who
-// has to run which SQL. Other errors it returns as they are.
-func denied(err error, role, who, mend string) error {
-	refused, is := errors.AsType[*pgconn.PgError](err)
-	if !is || refused.Code != "42501" {
-		return err
-	}
-	// err itself may have the address of the server.
-	return &StopError{fmt.Errorf("the role %q lacks a right (%w); as %s, run:\n  %s;", role, refused, who, mend)}
-}
-
-// mayReplicate is denied for what a role that replicates may do.
-func (s *source) mayReplicate(conn *pgx.Conn, err error) error {
-	role := conn.Config().User
-	return denied(err, role, "a superuser", "ALTER ROLE "+quote(role)+" REPLICATION")
-}
-
 // inspection reads what a source lacks.
 type inspection struct {
 	*source
@@ -196,26 +178,6 @@ func (c *inspection) readServer(ctx context.Context) error {
 		c.lacksf("ALTER ROLE "+quote(user)+" REPLICATION", "the role %q may not replicate", user)
 	}
 	return nil
-}
-
-// readSchemas checks that the role may look into the schemas of the tables.
-func (c *inspection) readSchemas(ctx context.Context) error {
-	schemas := make([]string, len(c.tables))
-	for i := range c.tables {
-		schemas[i], _ = c.tables[i].name()
-	}
-	rows, err := c.conn.Query(ctx, `SELECT quote_ident(nspname) FROM pg_namespace
-		WHERE nspname = ANY ($1) AND NOT has_schema_privilege(oid, 'USAGE') ORDER BY 1`, schemas)
-	if err != nil {
-		return err
-	}
-	var name string
-	_, err = pgx.ForEachRow(rows, []any{&name}, func() error {
-		role := c.conn.Config().User
-		c.lacksf("GRANT USAGE ON SCHEMA "+name+" TO "+quote(role), "the role %q may not use the schema %s", role, name)
-		return nil
-	})
-	return err
 }
 
 func (c *inspection) readTables(ctx context.Context) error {
