@@ -165,6 +165,8 @@ func parseSeen(text string) (s *seen, ok bool) {
 	return s, true
 }
 
-// has reports whether the snapshot has a transaction that was committed. Transaction ids begin
-// again after 2^32, and all that matter lie within half of that.
-func (s *seen) has(xid uint32) bool { return s != nil && int32(xid-s.next) < 0 && !s.open[xid] }
+// has reports whether the snapshot has a transaction of the stream. Transaction ids begin again
+// after 2^32, and those of transactions that commit before until lie within half of that.
+func (s *seen) has(x transaction) bool {
+	return s != nil && x.commit < s.until && int32(x.xid-s.next) < 0 && !s.open[x.xid]
+}

@@ -20,7 +20,7 @@ import (
 )
 
 // A snapshot has the transactions that were not open, and those before the next one, also where
-// transaction ids begin again.
+// transaction ids begin again. All of them commit before it.
 func TestSeen(t *testing.T) {
 	for text, want := range map[string]map[uint32]bool{
 		"":                                      {1: false, 7: false},
@@ -34,8 +34,11 @@ func TestSeen(t *testing.T) {
 			continue
 		}
 		for xid, seen := range want {
-			if s.has(xid) != seen {
+			if s.has(transaction{commit: 0xf, xid: xid}) != seen {
 				t.Errorf("%q has transaction %d: %v, want %v", text, xid, !seen, seen)
+			}
+			if s.has(transaction{commit: 0x10, xid: xid}) {
+				t.Errorf("%q has transaction %d, which commits later", text, xid)
 			}
 		}
 	}
@@ -163,6 +166,8 @@ func TestFollowReadResumes(t *testing.T) {
 			prepared(`BEGIN; INSERT INTO blocks (blocker_id, blocked_id) VALUES (6, 1); PREPARE TRANSACTION 'late'`)
 			a.exec(`INSERT INTO blocks (blocker_id, blocked_id) VALUES (7, 1), (7, 1), (7, 2)`)
 			a.exec(`DELETE FROM blocks WHERE id = 1 OR blocked_id = 3`)
+			a.exec(`INSERT INTO blocks (blocker_id, blocked_id) VALUES (3, 3)`) // not valid, and corrected
+			a.exec(`DELETE FROM blocks WHERE blocker_id = 3`)
 			var committing sync.WaitGroup // in the log, and in no snapshot yet
 			committing.Go(func() { unconfirmed(insertUnconfirmed) })
 			a.soonTrue("a commit to wait for the standby", isUnconfirmed)

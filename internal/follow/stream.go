@@ -62,6 +62,7 @@ func (f *Follower) stream(ctx context.Context, src *activity.Source, look *pgx.C
 	r := &receiver{
 		f: f, conn: o.conn, decoder: newDecoder(f.mapper, o.known.roots), events: make(chan event, maxGroup),
 	}
+	r.seen, _ = parseSeen(o.at.seen) // parsed before
 	w := &watcher{f: f, conn: look, known: o.known, begin: make(chan struct{}, 1), ended: make(chan lookedAt, 1)}
 	a := newApplier(f, src, o.at, newReplay(o.at, confirmed), r.events, w)
 	var beside sync.WaitGroup
@@ -93,6 +94,8 @@ type receiver struct {
 	decoder *decoder
 	events  chan event
 	open    bool      // within a transaction
+	seen    *seen     // by the read of the tables; nil: nothing of the stream
+	had     bool      // the tables had the transaction when they were read: it moves the position alone
 	told    time.Time // when the source last heard what the ledger has
 }
 
@@ -169,7 +172,12 @@ func (r *receiver) read(ctx context.Context, data []byte) (e event, says bool, e
 }
 
 func (r *receiver) decode(ctx context.Context, m pglogrepl.Message) (e event, says bool, err error) {
-	e.changes, err = r.decoder.decode(m)
+	if b, begins := m.(*pglogrepl.BeginMessage); begins {
+		r.had = r.seen.has(transaction{b.FinalLSN, b.Xid, b.CommitTime.UnixMicro()})
+	}
+	if _, describes := m.(*pglogrepl.RelationMessage); describes || !r.had {
+		e.changes, err = r.decoder.decode(m)
+	}
 	switch bad, invalid := errors.AsType[*rowError](err); {
 	case invalid:
 		if err := r.f.refuse(ctx, bad); err != nil {
@@ -246,8 +254,7 @@ type applier struct {
 	received mark        // the whole transactions of pending
 	begun    transaction // the open one
 	skips    bool        // the ledger has it, and the position is behind it
-	read     *seen       // in which the tables were read; nil: where the stream began
-	had      bool        // the tables had it when they were read: it moves the position alone
+	read     *seen       // what the read of the tables has seen after the position; nil: nothing
 	n        int         // changes of it so far
 
 	begin  chan<- struct{} // tells the watcher to look
@@ -355,7 +362,7 @@ func (a *applier) take(e event, ok bool) (err error) {
 		a.ended = e.err
 		return nil //nolint:nilerr // what was received before comes first
 	case e.begin.commit > 0:
-		a.begun, a.n, a.had = e.begin, 0, a.read.has(e.begin.xid)
+		a.begun, a.n = e.begin, 0
 		if a.skips, err = a.replay.skips(e.begin); err != nil {
 			return err
 		}
@@ -368,9 +375,6 @@ func (a *applier) take(e event, ok bool) (err error) {
 		return nil
 	}
 	for _, c := range e.changes {
-		if a.had {
-			break
-		}
 		if err := a.add(c); err != nil {
 			return err
 		}
