@@ -62,6 +62,7 @@ func (f *Follower) stream(ctx context.Context, src *activity.Source, look *pgx.C
 	r := &receiver{
 		f: f, conn: o.conn, decoder: newDecoder(f.mapper, o.known.roots), events: make(chan event, maxGroup),
 	}
+	r.from = o.at.lsn
 	r.seen, _ = parseSeen(o.at.seen) // parsed before
 	w := &watcher{f: f, conn: look, known: o.known, begin: make(chan struct{}, 1), ended: make(chan lookedAt, 1)}
 	a := newApplier(f, src, o.at, newReplay(o.at, confirmed), r.events, w)
@@ -94,9 +95,13 @@ type receiver struct {
 	decoder *decoder
 	events  chan event
 	open    bool      // within a transaction
-	seen    *seen     // by the read of the tables; nil: nothing of the stream
-	had     bool      // the tables had the transaction when they were read: it moves the position alone
 	told    time.Time // when the source last heard what the ledger has
+
+	// The ledger has what commits before from, and what the read of the tables has seen. Its rows are
+	// not decoded: they were counted, and one that was invalid may have been corrected.
+	from pglogrepl.LSN
+	seen *seen
+	had  bool // the open transaction is one of these
 }
 
 // run sends events until the stream or ctx ends.
@@ -173,7 +178,7 @@ func (r *receiver) read(ctx context.Context, data []byte) (e event, says bool, e
 
 func (r *receiver) decode(ctx context.Context, m pglogrepl.Message) (e event, says bool, err error) {
 	if b, begins := m.(*pglogrepl.BeginMessage); begins {
-		r.had = r.seen.has(transaction{b.FinalLSN, b.Xid, b.CommitTime.UnixMicro()})
+		r.had = b.FinalLSN < r.from || r.seen.has(transaction{b.FinalLSN, b.Xid, b.CommitTime.UnixMicro()})
 	}
 	if _, describes := m.(*pglogrepl.RelationMessage); describes || !r.had {
 		e.changes, err = r.decoder.decode(m)
