@@ -169,7 +169,7 @@ func (r *Recorder) Behind(kinds []Kind) (all []Degraded) {
 	for _, s := range sources {
 		var reason string
 		switch age := now.Sub(s.Followed); {
-		case s.Followed.IsZero() && s.Position != "": // by a version that does not tell
+		case s.Followed.IsZero() && s.Position.Whole(): // by a version that does not tell
 			continue
 		case s.Followed.IsZero():
 			reason = fmt.Sprintf("its source %q has not been read yet", s.Name)

@@ -15,8 +15,7 @@ import (
 )
 
 // Source records what the tables of an app say. The kinds of its rows are written by nobody else.
-// It is for one goroutine, but for Renew. Position is up to where the ledger has what the source
-// committed; "": the source has to be read whole.
+// It is for one goroutine, but for Renew. Position is that of [ledger.Source].
 type Source struct {
 	*ledger.Lease
 

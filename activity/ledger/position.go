@@ -8,14 +8,21 @@ import (
 	"strings"
 )
 
-// Position is up to where the ledger has what a source committed; "": the source has not been read
-// whole. Its first word is a place in the source's log, or names the form. Fields follow, which the
+// Position is up to where the ledger has what a source committed; "", or [Reading] as the first
+// word: the source has not been read whole. Its first word is a place in the source's log, or names the form. Fields follow, which the
 // follower of the source alone understands. Each is a name, or a name and a value with = between:
 //
 //	00000001:0/16B3748 tables=1f2e3d4c catalog=2a
 //
 // There is one space between two words.
 type Position string
+
+// Reading is the first word of the position of a source that is being read whole. The rest says
+// where a process goes on whose predecessor was interrupted.
+const Reading = "reading"
+
+// Whole reports whether the source has been read whole.
+func (p Position) Whole() bool { return p != "" && p.First() != Reading }
 
 // With returns the position with one more field. Names and values have no spaces, and names no =.
 // A field without a value is its name alone.

@@ -78,7 +78,7 @@ func benchmarkFollow(b *testing.B, kind string) {
 	for { // until the source is followed at all
 		sources, err := l.Sources(b.Context())
 		must(b, err)
-		if len(sources) > 0 && sources[0].Position != "" {
+		if len(sources) > 0 && sources[0].Position.Whole() {
 			break
 		}
 		time.Sleep(time.Millisecond)

@@ -116,9 +116,12 @@ func TestCheckPrepared(t *testing.T) {
 	conn, err := f.connect(t.Context(), true)
 	must(t, err)
 	t.Cleanup(func() { _ = conn.Close(context.Background()) })
+	look, err := f.connect(t.Context(), false)
+	must(t, err)
+	t.Cleanup(func() { _ = look.Close(context.Background()) })
 	created := make(chan error, 1)
 	go func() {
-		_, err := f.createSlot(t.Context(), conn, &reading{slot: f.name})
+		_, err := f.createSlot(t.Context(), conn, look, &reading{slot: f.name})
 		created <- err
 	}()
 	soon(t, "the creation of the slot to wait", func() (waits bool) {

@@ -243,10 +243,12 @@ func TestFollowReadGoesOn(t *testing.T) {
 		err := next(ctx)
 		if call.Operation == "follow" && !last {
 			read.Store(c.position().lsn > 0) //nolint:contextcheck // the call has ended
-			ended.Do(func() {
-				c.dead.Store(true)
-				close(end)
-			})
+			if groups.Load() == 2 {
+				ended.Do(func() {
+					c.dead.Store(true)
+					close(end)
+				})
+			}
 		}
 		return err
 	}
@@ -257,8 +259,8 @@ func TestFollowReadGoesOn(t *testing.T) {
 	stop = c.process(c.ledger.Around(around))
 	defer stop()
 	soon(t, "the whole", func() bool { return c.position().lsn > 0 })
-	if got := groups.Load(); got != 1+2+1 {
-		t.Errorf("%d transactions, want 3 with the rows, and one that ends the read", got)
+	if got := groups.Load(); got != 2+1+2+1 {
+		t.Errorf("%d transactions, want 3 with the rows, one of each process that begins, and one that ends the read", got)
 	}
 	n := 0
 	must(t, c.recorder.Export(t.Context(), "", func(activity.Activity) error { n++; return nil }))

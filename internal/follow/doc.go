@@ -26,6 +26,8 @@
 //
 // A full read creates the slot, reads the tables in the snapshot from which the slot begins,
 // compares them with the ledger, and records what differs. Then the ledger gets its first position.
+// Until then, the ledger keeps that the read has begun ([begun]). If it is interrupted, the next
+// process goes on with the slot, and reads in a snapshot of its own ([moment]).
 //
 // The stream continues from a position if its slot has all that follows. All of this must be the
 // same, too: the server, its history (timeline and last transaction), its catalog ([catalog]), and

@@ -382,9 +382,12 @@ func (f *Follower) whyRead(ctx context.Context, src *activity.Source, look *pgx.
 		return "", err
 	}
 	at, known := parsePosition(src.Position)
+	_, begun := parseBegun(src.Position)
 	switch {
 	case state == slotForeign:
 		return "", &StopError{fmt.Errorf("the replication slot %s is not one of follow: drop it", f.name)}
+	case begun:
+		return "an earlier read was interrupted", nil
 	case !known:
 		return "the ledger has not read it whole", nil
 	case f.whole:

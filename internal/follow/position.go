@@ -30,6 +30,10 @@ type position struct {
 	// is not 0 while a large transaction is recorded in parts.
 	done   int
 	within pglogrepl.LSN
+
+	// seen is the snapshot in which a full read that went on has read the tables, if it has some of
+	// the transactions that follow: see [seen].
+	seen string
 }
 
 // transaction is one of the source. No two histories of a server have the same.
@@ -45,7 +49,8 @@ func (x transaction) String() string { return fmt.Sprintf("%s,%d,%d", x.commit, 
 //
 //	00000001:0/16B3748 tables=1f2e3d4c catalog=2a system=7431 last=0/16B3700,742,1732839933000000
 //
-// After a comparison, audited=1732839900 follows, and in a large transaction part=10000@0/16C0000.
+// After a comparison, audited=1732839900 follows, in a large transaction part=10000@0/16C0000, and
+// after a full read that went on seen=0/16B4000@750:754:750,752.
 func (p position) text() ledger.Position {
 	text := ledger.Position(p.log().String()).With("tables", p.tables).With("catalog", strconv.FormatUint(p.catalog, 16)).
 		With("system", p.system).With("last", p.last.String())
@@ -54,6 +59,9 @@ func (p position) text() ledger.Position {
 	}
 	if p.done > 0 {
 		text = text.With("part", fmt.Sprintf("%d@%s", p.done, p.within))
+	}
+	if p.seen != "" {
+		text = text.With("seen", p.seen)
 	}
 	return text
 }
@@ -84,6 +92,13 @@ func parsePosition(text ledger.Position) (p position, ok bool) {
 			p.last, err = parseTransaction(value)
 		case "audited":
 			p.audited, err = strconv.ParseInt(value, 10, 64)
+		case "seen":
+			if p.seen = value; value == "" {
+				return position{}, false
+			}
+			if _, ok := parseSeen(value); !ok {
+				return position{}, false
+			}
 		case "part":
 			n, at, _ := strings.Cut(value, "@")
 			if p.done, err = strconv.Atoi(n); err == nil {

@@ -12,7 +12,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/jackc/pglogrepl"
 	"github.com/jackc/pgx/v5"
 
 	"github.com/feedfilter/feedfilter/activity"
@@ -32,15 +31,16 @@ const (
 // snapshot reads the tables whole, and makes the ledger the same. It returns the position from
 // which the stream continues, and the catalog with which they were read.
 func (f *Follower) snapshot(ctx context.Context, src *activity.Source, conn *pgx.Conn) (position, *catalog, error) {
-	if err := src.StartOver(ctx); err != nil {
-		return position{}, nil, err
-	}
-	if err := f.dropSlot(ctx, conn); err != nil {
-		return position{}, nil, err
-	}
 	r := &reading{
 		slot: f.name, found: newFindings(), refuse: f.refuse, size: snapshotGroup,
 		record: func(ctx context.Context, group []finding) error { return f.recordBulk(ctx, src, changesOf(group)) },
+		began:  func(ctx context.Context, b begun) error { return src.Record(ctx, b.text(), nil) },
+	}
+	if b, ok := parseBegun(src.Position); ok {
+		r.begun = &b
+	}
+	if err := src.StartOver(ctx); err != nil {
+		return position{}, nil, err
 	}
 	at, known, err := f.reread(ctx, src, conn, r)
 	if err != nil {
@@ -77,6 +77,10 @@ type reading struct {
 	slot string // that is created for it; with another name than the source's, it ends once the read begins
 	from int    // the first part that is compared
 	end  int    // after the read, the first part that was not compared, for which there was no room
+	// begun is what an earlier process has begun, which goes on if that is possible; nil: nothing.
+	// began takes what begins now, once the slot is there; nil: it is an audit, which does not go on.
+	begun *begun
+	began func(context.Context, begun) error
 	// patience bounds how long the slot waits for open transactions; 0: nothing does.
 	patience time.Duration
 
@@ -121,8 +125,8 @@ func (f *Follower) reread(
 	return at, known, nil
 }
 
-// read creates a slot, and spills the rows of the moment from which it streams. It returns that
-// position, and the catalog of that moment.
+// read spills the rows of a moment of the source, with a new slot, or that of a read that was
+// interrupted. It returns the position from which to stream, and the catalog of that moment.
 //
 // A snapshot without a slot would not do beside a stream. The stream may have a commit that no
 // snapshot shows yet, because it waits for a synchronous standby. The slot's snapshot has exactly
@@ -142,37 +146,34 @@ func (f *Follower) read(
 	if r.known != nil && is != r.server {
 		return at, nil, errors.New("the source has failed over")
 	}
-	at.system, at.timeline, at.audited = is.system, is.timeline, f.recorder.Now().Unix()
-	snapshot, err := f.createSlot(ctx, exporter, r)
+	m, resumed, err := f.resume(ctx, conn, is, r.begun)
+	if err == nil && !resumed {
+		m, err = f.newMoment(ctx, exporter, conn, r)
+	}
 	if err != nil {
 		return at, nil, err
 	}
-	at.lsn = snapshot.lsn
-	tx, err := conn.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly})
-	if err != nil {
-		return at, nil, err
-	}
-	defer tx.Rollback(context.WithoutCancel(ctx)) //nolint:errcheck // it only reads
-	if _, err := tx.Exec(ctx, "SET TRANSACTION SNAPSHOT '"+snapshot.name+"'"); err != nil {
-		return at, nil, err
-	}
-	_ = exporter.Close(ctx) // a temporary slot must not keep the source's log for as long as the read takes
-	if known, err = f.catalogOf(ctx, conn); err != nil {
-		return at, nil, err
-	}
+	defer m.tx.Rollback(context.WithoutCancel(ctx)) //nolint:errcheck // it only reads
+	at.system, at.timeline, at.lsn, at.seen, at.audited = is.system, is.timeline, m.lsn, m.seen, f.recorder.Now().Unix()
 	if r.known != nil {
-		if differs := r.known.difference(known); differs != "" { // the look of the stream finds it, too
+		if differs := r.known.difference(m.known); differs != "" { // the look of the stream finds it, too
 			return at, nil, fmt.Errorf("%w: %s", errAltered, differs)
 		}
 	}
-	if err := f.readTables(ctx, src, conn, known, r, to); err != nil {
+	if r.began != nil {
+		slot := position{timeline: is.timeline, lsn: m.lsn, tables: f.fingerprint, catalog: m.known.sum(), system: is.system}
+		if err := r.began(ctx, begun{slot, m.next}); err != nil {
+			return at, nil, err
+		}
+	}
+	if err := f.readTables(ctx, src, conn, m.known, r, to); err != nil {
 		return at, nil, err
 	}
 	// Who waits to alter a table must not wait for this transaction while it waits for them.
-	if err := tx.Rollback(ctx); err != nil {
+	if err := m.tx.Rollback(ctx); err != nil {
 		return at, nil, err
 	}
-	return at, known, f.unaltered(ctx, conn, known)
+	return at, m.known, f.unaltered(ctx, conn, m.known)
 }
 
 // readTables spills what the rows of all tables give, as conn sees them with a catalog.
@@ -203,33 +204,6 @@ func (f *Follower) readTables(
 		}
 	}
 	return nil
-}
-
-// exported is a snapshot that a connection has exported, and the position that it is of.
-type exported struct {
-	name string
-	lsn  pglogrepl.LSN
-}
-
-// createSlot creates the slot of a read. It waits for open transactions of the source.
-func (f *Follower) createSlot(ctx context.Context, exporter *pgx.Conn, r *reading) (exported, error) {
-	f.Log.InfoContext(ctx, "creating a replication slot: this waits for open transactions of the source")
-	limited, cancel := ctx, context.CancelFunc(func() {})
-	if r.patience > 0 {
-		limited, cancel = context.WithTimeout(ctx, r.patience)
-	}
-	defer cancel()
-	made, err := pglogrepl.CreateReplicationSlot(limited, exporter.PgConn(), r.slot, "pgoutput", pglogrepl.CreateReplicationSlotOptions{
-		Mode: pglogrepl.LogicalReplication, SnapshotAction: "EXPORT_SNAPSHOT", Temporary: r.slot != f.name,
-	})
-	switch {
-	case limited.Err() != nil && ctx.Err() == nil:
-		return exported{}, fmt.Errorf("create replication slot %s: %w", r.slot, errOpen)
-	case err != nil:
-		return exported{}, fmt.Errorf("create replication slot %s: %w", r.slot, err)
-	}
-	at, err := pglogrepl.ParseLSN(made.ConsistentPoint)
-	return exported{made.SnapshotName, at}, err
 }
 
 // unaltered returns an error if the catalog is not the known one any more. A table that was

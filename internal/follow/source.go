@@ -120,7 +120,11 @@ func (s *source) connect(ctx context.Context, replication bool) (*pgx.Conn, erro
 	case is && strings.HasPrefix(refused.Message, "unsupported startup parameter"):
 		return nil, errPooler()
 	case err != nil:
-		return nil, fmt.Errorf("source: %w", err)
+		mend := "GRANT CONNECT ON DATABASE " + quote(c.Database) + " TO " + quote(c.User)
+		if replication {
+			mend = "ALTER ROLE " + quote(c.User) + " REPLICATION"
+		}
+		return nil, fmt.Errorf("source: %w", denied(err, c.User, "a superuser", mend))
 	case replication:
 		return conn, nil
 	}
@@ -188,7 +192,7 @@ func (s *source) inspect(ctx context.Context, conn *pgx.Conn) (Report, error) {
 
 // readAll reads what following needs of a source.
 func (c *inspection) readAll(ctx context.Context) error {
-	for _, read := range []func(context.Context) error{c.readServer, c.readTables, c.readPublication, c.readSlot, c.readRoom} {
+	for _, read := range []func(context.Context) error{c.readServer, c.readSchemas, c.readTables, c.readPublication, c.readSlot, c.readRoom} {
 		if err := read(ctx); err != nil {
 			return fmt.Errorf("inspect the source: %w", err)
 		}
@@ -499,6 +503,24 @@ func (c *inspection) readRoom(ctx context.Context) error {
 			"ledger; raise it", name, setting, used))
 		return nil
 	})
+	if err != nil {
+		return err
+	}
+	return c.readStandbys(ctx)
+}
+
+// readStandbys notes which standbys the stream waits for that do not follow the source. After a
+// failover, this may be the setting of the old primary.
+func (c *inspection) readStandbys(ctx context.Context) error {
+	var away string // only PostgreSQL 17 and later has the setting
+	err := c.conn.QueryRow(ctx, `SELECT coalesce(string_agg(name, ', ' ORDER BY name), '')
+		FROM (SELECT btrim(unnest(string_to_array(current_setting('synchronized_standby_slots', true), ',')), ' "') AS name) AS named
+		WHERE name <> '' AND NOT EXISTS (
+			SELECT FROM pg_replication_slots WHERE slot_name = name AND slot_type = 'physical' AND active)`).Scan(&away)
+	if err == nil && away != "" {
+		c.Notes = append(c.Notes, "synchronized_standby_slots has slots that no standby uses: "+away+
+			"; following waits until one does, or until the setting is without them")
+	}
 	return err
 }
 
@@ -536,21 +558,37 @@ func (s *source) checkSlot(ctx context.Context, conn *pgx.Conn, at pglogrepl.LSN
 	return confirmed, err
 }
 
+// lockTimeout bounds how long a change of a table waits for transactions that use it, because
+// others that use the table wait behind it.
+const lockTimeout = "SET lock_timeout = '1s'"
+
 // create runs the SQL that mends the problems, as far as a running server can be mended. It runs
 // nothing if some SQL would be missing: a table of which too little is known must not be published.
+// Without the right to, it returns a StopError with all that is left to run.
 func (s *source) create(ctx context.Context, conn *pgx.Conn, all []Problem) error {
 	if slices.ContainsFunc(all, func(p Problem) bool { return p.Mend == "" }) {
 		return nil
 	}
+	var run []string
 	for _, p := range all {
-		if p.Mend == "" || p.restart {
-			continue
-		}
-		if _, err := conn.Exec(ctx, p.Mend); err != nil {
-			return fmt.Errorf("%s: %w", p.Mend, err)
+		if p.Mend != "" && !p.restart {
+			run = append(run, p.Mend)
 		}
 	}
-	return nil
+	if _, err := conn.Exec(ctx, lockTimeout); err != nil {
+		return err
+	}
+	for i, mend := range run {
+		if _, err := conn.Exec(ctx, mend); err != nil {
+			err = denied(err, conn.Config().User, "the owner of the tables or a superuser", strings.Join(run[i:], ";\n  "))
+			if _, stop := errors.AsType[*StopError](err); !stop {
+				err = fmt.Errorf("%s: %w", mend, err)
+			}
+			return fmt.Errorf("create what the source lacks: %w", err)
+		}
+	}
+	_, err := conn.Exec(ctx, "RESET lock_timeout")
+	return err
 }
 
 // dropSlot drops the slot, if there is one.
@@ -593,7 +631,8 @@ func (s *source) freeSlot(ctx context.Context, conn *pgx.Conn) error {
 		err := conn.QueryRow(ctx, `SELECT coalesce(bool_or(pg_terminate_backend(active_pid)), false) FROM pg_replication_slots
 			WHERE slot_name = $1 AND active_pid IS NOT NULL`, s.name).Scan(&active)
 		if err != nil || !active {
-			return err
+			role := conn.Config().User
+			return denied(err, role, "a superuser", "GRANT pg_signal_backend TO "+quote(role))
 		}
 		if err := pause(ctx, freeEvery); err != nil {
 			return err

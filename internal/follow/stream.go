@@ -43,22 +43,27 @@ type event struct {
 // stream records the changes of the source from where o says, until ctx ends or the stream does. It
 // looks at the catalog on another connection, look, and closes that of o.
 func (f *Follower) stream(ctx context.Context, src *activity.Source, look *pgx.Conn, o *origin) error {
-	// The stream begins with what the source does not know that the ledger has.
-	err := pglogrepl.StartReplication(ctx, o.conn.PgConn(), f.name, 0, pglogrepl.StartReplicationOptions{
-		Mode: pglogrepl.LogicalReplication, PluginArgs: []string{"proto_version '1'", "publication_names '" + f.name + "'"},
-	})
+	err := f.copySlot(ctx, look, o.conn)
+	if err == nil { // the stream begins with what the source does not know that the ledger has
+		err = pglogrepl.StartReplication(ctx, o.conn.PgConn(), f.name, 0, pglogrepl.StartReplicationOptions{
+			Mode: pglogrepl.LogicalReplication, PluginArgs: []string{"proto_version '1'", "publication_names '" + f.name + "'"},
+		})
+	}
 	var confirmed pglogrepl.LSN
 	if err == nil {
 		confirmed, err = f.checkSlot(ctx, look, o.at.lsn) // which nobody else changes from now on
 	}
 	if err != nil {
+		err = fmt.Errorf("start the stream at %s: %w", o.at.lsn, f.mayReplicate(o.conn, err))
 		_ = o.conn.Close(context.WithoutCancel(ctx))
-		return fmt.Errorf("start the stream at %s: %w", o.at.lsn, err)
+		return err
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	r := &receiver{
 		f: f, conn: o.conn, decoder: newDecoder(f.known(o.known), o.known.roots), events: make(chan event, maxGroup),
 	}
+	r.from = o.at.lsn
+	r.seen, _ = parseSeen(o.at.seen) // parsed before
 	w := &watcher{f: f, conn: look, known: o.known, begin: make(chan struct{}, 1), ended: make(chan lookedAt, 1)}
 	a := newApplier(f, src, o.at, newReplay(o.at, confirmed), r.events, w)
 	var beside sync.WaitGroup
@@ -91,6 +96,12 @@ type receiver struct {
 	events  chan event
 	open    bool      // within a transaction
 	told    time.Time // when the source last heard what the ledger has
+
+	// The ledger has what commits before from, and what the read of the tables has seen. Its rows are
+	// not decoded: they were counted, and one that was invalid may have been corrected.
+	from pglogrepl.LSN
+	seen *seen
+	had  bool // the open transaction is one of these
 }
 
 // run sends events until the stream or ctx ends.
@@ -166,7 +177,12 @@ func (r *receiver) read(ctx context.Context, data []byte) (e event, says bool, e
 }
 
 func (r *receiver) decode(ctx context.Context, m pglogrepl.Message) (e event, says bool, err error) {
-	e.changes, err = r.decoder.decode(m)
+	if b, begins := m.(*pglogrepl.BeginMessage); begins {
+		r.had = b.FinalLSN < r.from || r.seen.has(transaction{b.FinalLSN, b.Xid, b.CommitTime.UnixMicro()})
+	}
+	if _, describes := m.(*pglogrepl.RelationMessage); describes || !r.had {
+		e.changes, err = r.decoder.decode(m)
+	}
 	switch bad, invalid := errors.AsType[*rowError](err); {
 	case invalid:
 		if err := r.f.refuse(ctx, bad); err != nil {
@@ -242,7 +258,8 @@ type applier struct {
 	pending  []activity.SourceChange
 	received mark        // the whole transactions of pending
 	begun    transaction // the open one
-	skips    bool        // the ledger has it
+	skips    bool        // the ledger has it, and the position is behind it
+	read     *seen       // what the read of the tables has seen after the position; nil: nothing
 	n        int         // changes of it so far
 
 	begin  chan<- struct{} // tells the watcher to look
@@ -279,6 +296,7 @@ func newApplier(f *Follower, src *activity.Source, at position, again replay, ev
 	a := &applier{f: f, src: src, events: events, at: at, replay: again, idle: moveEvery, begin: w.begin, looks: w.ended}
 	a.received = mark{to: at, committed: time.Now()}
 	a.proved = a.received
+	a.read, _ = parseSeen(at.seen) // parsed before
 	return a
 }
 
@@ -403,6 +421,9 @@ func (a *applier) end(e event) error {
 		r.to.last = a.begun
 	}
 	r.to.lsn, r.changes, a.begun = e.end, len(a.pending), transaction{}
+	if a.read != nil && e.end >= a.read.until {
+		r.to.seen, a.read = "", nil
+	}
 	return nil
 }
 

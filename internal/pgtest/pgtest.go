@@ -65,7 +65,37 @@ type Server struct {
 // its log.
 func Start(t testing.TB, settings ...string) *Server {
 	t.Helper()
-	s := &Server{t: t, programs: findPrograms(t), settings: settings}
+	return startOf(t, findPrograms(t), settings)
+}
+
+// StartAtLeast is Start with a version of PostgreSQL, such as 17, or a later one.
+//
+// If the installed one is older, the programs are in the directory that the environment variable
+// TEST_POSTGRES17 names, for version 17. Without it the test is skipped, also with CI=true, because
+// not every system has a package of that version.
+func StartAtLeast(t testing.TB, version int, settings ...string) *Server {
+	t.Helper()
+	programs := findPrograms(t)
+	installed := versionOf(t, programs)
+	if installed >= version {
+		return startOf(t, programs, settings)
+	}
+	variable := fmt.Sprintf("TEST_POSTGRES%d", version)
+	programs = os.Getenv(variable)
+	if programs == "" {
+		t.Skipf("THIS TEST NEEDS POSTGRESQL %d, and %d is installed: install a later one, or set %s to the directory of "+
+			"its programs", version, installed, variable)
+	}
+	if is := versionOf(t, programs); is < version {
+		t.Fatalf("pgtest: %s names PostgreSQL %d", variable, is)
+	}
+	return startOf(t, programs, settings)
+}
+
+// startOf runs a server of the programs in a directory.
+func startOf(t testing.TB, programs string, settings []string) *Server {
+	t.Helper()
+	s := &Server{t: t, programs: programs, settings: settings}
 	var err error
 	if s.account, err = unprivileged(); err != nil {
 		t.Fatalf("pgtest: %v", err)
@@ -76,11 +106,12 @@ func Start(t testing.TB, settings ...string) *Server {
 	return s
 }
 
-// StartStandby runs a standby of the server, with the same settings. It follows the server until a
-// client calls pg_promote(). It returns when the standby accepts connections.
-func (s *Server) StartStandby() *Server {
+// StartStandby runs a standby of the server, with the same settings and those given, which override
+// them. It follows the server until a client calls pg_promote(). It returns when the standby
+// accepts connections.
+func (s *Server) StartStandby(settings ...string) *Server {
 	s.t.Helper()
-	standby := &Server{t: s.t, programs: s.programs, account: s.account, settings: s.settings}
+	standby := &Server{t: s.t, programs: s.programs, account: s.account, settings: slices.Concat(s.settings, settings)}
 	standby.makeDirectory()
 	ctx, cancel := context.WithTimeout(context.Background(), makeTimeout)
 	defer cancel()
@@ -124,6 +155,22 @@ func findPrograms(t testing.TB) string {
 		program = resolved // where the other programs are, too
 	}
 	return filepath.Dir(program)
+}
+
+// versionOf returns the version of the programs in a directory, such as 17.
+func versionOf(t testing.TB, programs string) (version int) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
+	defer cancel()
+	initdb := exec.CommandContext(ctx, filepath.Join(programs, "initdb"), "--version") //nolint:gosec // as in command
+	output, err := servertest.Run(initdb)
+	if err == nil {
+		_, err = fmt.Sscanf(string(output), "initdb (PostgreSQL) %d", &version)
+	}
+	if err != nil {
+		t.Fatalf("pgtest: the version of PostgreSQL in %s: %v\n%s", programs, err, output)
+	}
+	return version
 }
 
 // makeDirectory makes the server's directory.

@@ -2,6 +2,7 @@ package pgtest_test
 
 import (
 	"context"
+	"strconv"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -39,4 +40,29 @@ func TestSettings(t *testing.T) {
 			t.Errorf("%s is %s, %v, want %s", c.setting, value, err, c.value)
 		}
 	}
+}
+
+// A test gets the version of PostgreSQL that it asks for, or is skipped.
+func TestStartAtLeast(t *testing.T) {
+	t.Parallel()
+	for _, version := range []int{1, 17} {
+		t.Run(strconv.Itoa(version), func(t *testing.T) {
+			t.Parallel()
+			var number int
+			conn := connect(t, pgtest.StartAtLeast(t, version).URL())
+			err := conn.QueryRow(t.Context(), `SELECT current_setting('server_version_num')::int`).Scan(&number)
+			if err != nil || number < version*10_000 {
+				t.Errorf("the server has version %d, %v, want %d or later", number, err, version)
+			}
+		})
+	}
+	t.Run("none", func(t *testing.T) {
+		t.Parallel()
+		t.Cleanup(func() {
+			if !t.Skipped() {
+				t.Error("there is no such version, and the test was not skipped")
+			}
+		})
+		pgtest.StartAtLeast(t, 999)
+	})
 }
