@@ -46,14 +46,28 @@ func identities() map[string]string {
 
 const identityFile = `{"tables": [{"table": "t", "kind": "block", "user": "u", "target": "v"}]}`
 
-// TestIdentities makes a table with each key and identity ready, by --create or by what a check
-// says. Then the app's INSERT, UPDATE and DELETE succeed, and what they change is followed.
+// TestIdentities makes tables with some of the keys and identities ready, chosen at random: some 6
+// of 41. TestLongIdentities takes all.
 func TestIdentities(t *testing.T) {
 	t.Parallel()
+	wantReady(t, func() bool { return rand.IntN(7) == 0 })
+}
+
+func TestLongIdentities(t *testing.T) {
+	if testing.Short() {
+		t.Skip("TestIdentities takes some of them")
+	}
+	wantReady(t, func() bool { return true })
+}
+
+// wantReady makes tables ready, by --create or by what a check says. Then the app's INSERT, UPDATE
+// and DELETE succeed, and what they change is followed.
+func wantReady(t *testing.T, takes func() bool) {
+	t.Helper()
 	a := newAppOf(t, "", identityFile, activity.BuiltinKinds())
 	for name, sql := range identities() {
-		if testing.Short() && rand.IntN(4) > 0 {
-			continue // a quarter of them, chosen at random
+		if !takes() {
+			continue
 		}
 		for _, create := range []bool{true, false} {
 			t.Logf("%s, create %v", name, create)
