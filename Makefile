@@ -83,7 +83,8 @@ SHORT  := -skip '^Test(Long|PythonClient$$)'
 
 .PHONY: test
 # integration takes longest, so it starts first. The compiler and most tests need little memory, and
-# take some 6 % less time with the garbage collector at 400 %. test-long measures memory, so it does not.
+# take some 6 % less time with the garbage collector at 400 %. test-long measures memory, so it
+# leaves it alone.
 test: deps-servers ## Run the tests on real servers, without those of the other targets test-....
 	@GOGC=$${GOGC:-400} $(GOTEST) -p $(JOBS) -parallel $(PARALLEL) $(SHORT) -timeout 15m $(ARGS) ./integration $(TESTED)
 	@echo 'not run: make test-clients (Python, TypeScript, examples), make test-page (operations page), make test-long'

@@ -9,8 +9,9 @@ import (
 )
 
 // Position is up to where the ledger has what a source committed; "", or [Reading] as the first
-// word: the source has not been read whole. Its first word is a place in the source's log, or names the form. Fields follow, which the
-// follower of the source alone understands. Each is a name, or a name and a value with = between:
+// word: the source has not been read whole. Its first word is a place in the source's log, or names
+// the form. Fields follow, which the follower of the source alone understands. Each is a name, or a
+// name and a value with = between:
 //
 //	00000001:0/16B3748 tables=1f2e3d4c catalog=2a
 //
@@ -70,8 +71,8 @@ func (p Position) validate() error {
 
 // LogPosition is a place in the log of a PostgreSQL source. The zero value is before all others.
 type LogPosition struct {
-	// Timeline is the history of the server that the place is in. It grows with each failover. 0: not
-	// known.
+	// Timeline is the history of the server that the place is in. It grows with each failover.
+	// 0: not known.
 	Timeline uint32
 	Byte     uint64 // PostgreSQL calls it LSN
 }
