@@ -541,9 +541,19 @@ func TestCheckOfRoom(t *testing.T) {
 	soon(t, "that only a slot is lacking while it follows", func() bool { return notes() == slots })
 	a.exec(`SELECT pg_drop_replication_slot('other')`)
 	soon(t, "that nothing is lacking", func() bool { return notes() == "" })
-	other, err := f.connect(t.Context(), true)
-	must(t, err)
+	if report, err := f.Check(t.Context(), false); err != nil || len(report.Problems) > 0 {
+		t.Errorf("a check while there is one sender left: %+v, %v", report.Problems, err)
+	}
+	var other *pgx.Conn
+	soon(t, "the sender of the last check to end", func() bool {
+		var err error
+		other, err = f.connect(t.Context(), true)
+		return err == nil
+	})
 	defer other.Close(t.Context())
+	if report, err := f.Check(t.Context(), false); err != nil || len(report.Problems) > 0 {
+		t.Errorf("a check while no sender is left: %+v, %v", report.Problems, err)
+	}
 	soon(t, "the other sender", func() bool {
 		return notes() == "max_wal_senders is 2, and following takes 2 with others: none is free for the daily comparison with the ledger; raise it"
 	})

@@ -72,6 +72,7 @@ func (c *inspection) readReplication(ctx context.Context) error {
 	switch {
 	case is && !c.lacksRole && refused.Code == noPrivilege: // as of rds_replication elsewhere
 		c.lacksReplication()
+	case is && refused.Code == tooManyConnections: // the follower may have the last one: see readRoom
 	case is && len(c.Problems) == 0: // others say why it is refused
 		c.lacksf("", "the server refuses a replication connection: %s", refused.Message)
 	case !is:

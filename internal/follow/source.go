@@ -20,7 +20,10 @@ const (
 	minVersion     = 130000 // the oldest PostgreSQL that publishes partitions as their root
 	freeEvery      = 20 * time.Millisecond
 	connectTimeout = 10 * time.Second
-	noPrivilege    = "42501" // an SQLSTATE
+
+	// Codes of errors, SQLSTATEs.
+	noPrivilege        = "42501"
+	tooManyConnections = "53300"
 )
 
 // Problem is what keeps a source from being followed.
