@@ -316,9 +316,9 @@ func (pl *poller) record(ctx context.Context, limit time.Duration, writes []*wri
 	if s := writes[0].source; s != nil {
 		return pl.ledger.Follow(ctx, pl.storage.now(), s.step, s.changes)
 	}
-	changes := writes[0].changes
-	for _, w := range writes[1:] {
-		changes = append(slices.Clip(changes), w.changes...)
+	var changes []ledger.Change
+	for _, w := range writes {
+		changes = append(changes, w.changes...)
 	}
 	return pl.ledger.Record(ctx, pl.storage.now(), changes)
 }

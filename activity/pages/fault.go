@@ -18,7 +18,7 @@ const (
 	PageBehind   = "behind"   // stale: it lacks changes of the ledger
 	PageForeign  = "foreign"  // of another ledger, or another page
 	PageAhead    = "ahead"    // it has changes that the ledger lost in a restore
-	PageOverfull = "overfull" // its false-positive rate is too high
+	PageOverfull = "overfull" // it has no room for another key within its false-positive rate
 )
 
 // Further reasons to build a page.
