@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -346,19 +347,20 @@ func newFollowPlan(id Identity, step Step, changes []SourceChange) (*plan, error
 	}
 	named := make([]Change, len(changes))
 	for i, c := range changes {
-		for _, s := range append([]Span{{Since: c.At}}, c.Added...) {
-			if err := (times{s.Since, s.Until}).validate(); err != nil {
-				return nil, fmt.Errorf("change %d: %w", i, err)
-			}
+		err := times{since: c.At}.validate()
+		for _, s := range c.Added {
+			err = cmp.Or(err, times{s.Since, s.Until}.validate())
+		}
+		if err != nil {
+			return nil, fmt.Errorf("change %d: %w", i, err)
 		}
 		named[i] = Change{Rows: c.Rows, Remove: true} // as in a removal, their times say nothing
 	}
-	p, err := newPlan(id, named)
+	p, err := newPlan(id, named, &step)
 	if err != nil {
 		return nil, err
 	}
-	p.step, p.followed = &step, changes
-	p.nameTargets()
+	p.followed = changes
 	return p, nil
 }
 

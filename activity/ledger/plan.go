@@ -83,8 +83,9 @@ type plan struct {
 	repeats  map[key][]Span // rows of a source that give one activity, if there are several
 }
 
-// newPlan validates the changes and collects their rows.
-func newPlan(id Identity, changes []Change) (*plan, error) {
+// newPlan validates the changes and collects their rows. step is that of a source; nil: callers of
+// Record make them.
+func newPlan(id Identity, changes []Change, step *Step) (*plan, error) {
 	total := 0
 	for i, c := range changes {
 		if len(c.Rows) == 0 {
@@ -100,7 +101,7 @@ func newPlan(id Identity, changes []Change) (*plan, error) {
 		}
 		total += len(c.Rows)
 	}
-	p := &plan{id: id, changes: changes}
+	p := &plan{id: id, changes: changes, step: step}
 	p.collect(total)
 	p.tally()
 	return p, nil
@@ -136,11 +137,6 @@ func (p *plan) collect(total int) {
 		}
 		p.named[at.number] = p.entries[len(p.entries)-1]
 	}
-	p.nameTargets()
-}
-
-// nameTargets sets the target hash of each entry that a change may write.
-func (p *plan) nameTargets() {
 	number := 0
 	for _, c := range p.changes {
 		for _, r := range c.Rows {

@@ -38,7 +38,7 @@ func (l *Ledger) Record(ctx context.Context, now time.Time, changes []Change) (R
 	}
 	what := fmt.Sprintf("ledger: record %d changes", len(changes))
 	return ask(ctx, l, &Call{Operation: "record"}, what, func(ctx context.Context) (Receipt, error) {
-		p, err := newPlan(l.id, changes)
+		p, err := newPlan(l.id, changes, nil)
 		if err != nil {
 			return Receipt{}, err
 		}
