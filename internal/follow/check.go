@@ -85,8 +85,8 @@ func (c *inspection) readReplication(ctx context.Context) error {
 // them.
 func (c *inspection) readPrepared(ctx context.Context) error {
 	all, err := preparedTransactions(ctx, c.conn)
-	for _, p := range all {
-		c.Notes = append(c.Notes, p.String())
+	for i := range all {
+		c.Notes = append(c.Notes, "a new replication slot waits for "+all[i].String()+": "+all[i].remedy())
 	}
 	return err
 }

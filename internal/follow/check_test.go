@@ -110,7 +110,7 @@ func TestCheckPrepared(t *testing.T) {
 	}
 	report, err = f.Check(t.Context(), false)
 	must(t, err)
-	if len(report.Notes) != 1 || !strings.Contains(report.Notes[0], `'it''s' of database elsewhere was prepared `) {
+	if len(report.Notes) != 1 || !strings.Contains(report.Notes[0], `waits for the prepared transaction "it's" of database "elsewhere", `) {
 		t.Errorf("notes %q", report.Notes)
 	}
 	conn, err := f.connect(t.Context(), true)

@@ -26,7 +26,7 @@ type server struct {
 func serverOf(ctx context.Context, conn *pgx.Conn) (server, error) {
 	s, err := pglogrepl.IdentifySystem(ctx, conn.PgConn())
 	refused, is := errors.AsType[*pgconn.PgError](err)
-	if is && refused.Code == "42601" { // a pooler ignored that the connection replicates
+	if is && refused.Code == syntaxError { // a pooler ignored that the connection replicates
 		return server{}, errPooler()
 	}
 	if err != nil {

@@ -147,6 +147,22 @@ func waitsFor(ctx context.Context, look *pgx.Conn, process uint32) (o openTransa
 	return o, err == nil, err
 }
 
+// preparedTransactions returns those of all databases of the server, the oldest first: a new slot
+// waits for each.
+func preparedTransactions(ctx context.Context, conn *pgx.Conn) ([]openTransaction, error) {
+	rows, err := conn.Query(ctx, `SELECT gid, database, prepared, extract(epoch FROM clock_timestamp() - prepared)::float8
+		FROM pg_prepared_xacts ORDER BY prepared`)
+	if err != nil {
+		return nil, fmt.Errorf("look at the prepared transactions of the source: %w", err)
+	}
+	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (o openTransaction, err error) {
+		var age float64
+		err = row.Scan(&o.gid, &o.database, &o.began, &age)
+		o.age = time.Duration(age * float64(time.Second))
+		return o, err
+	})
+}
+
 // copiesSlots reports whether standbys of the source's version can keep copies of its slots.
 func copiesSlots(ctx context.Context, conn *pgx.Conn) (can bool, err error) {
 	err = conn.QueryRow(ctx, `SELECT current_setting('server_version_num')::int >= 170000`).Scan(&can)

@@ -24,6 +24,7 @@ const (
 	// Codes of errors, SQLSTATEs.
 	noPrivilege        = "42501"
 	tooManyConnections = "53300"
+	syntaxError        = "42601"
 )
 
 // Problem is what keeps a source from being followed.
@@ -147,34 +148,6 @@ func (s *source) connect(ctx context.Context, replication bool) (*pgx.Conn, erro
 func errPooler() error {
 	return &StopError{errors.New("--source leads to a connection pooler such as PgBouncer, which does not " +
 		"pass on what following needs: give the address of PostgreSQL itself")}
-}
-
-// preparedTransaction is a transaction that a session has prepared, and that no session has ended.
-type preparedTransaction struct {
-	gid, database string
-	age           time.Duration
-}
-
-func (p preparedTransaction) String() string {
-	gid := "'" + strings.ReplaceAll(p.gid, "'", "''") + "'"
-	return fmt.Sprintf("the transaction %s of database %s was prepared %v ago, and a new replication slot waits for its end: "+
-		"run COMMIT PREPARED %s or ROLLBACK PREPARED %s there", gid, p.database, p.age, gid, gid)
-}
-
-// preparedTransactions returns those of all databases of the server, the oldest first: a new slot
-// waits for each.
-func preparedTransactions(ctx context.Context, conn *pgx.Conn) ([]preparedTransaction, error) {
-	rows, err := conn.Query(ctx, `SELECT gid, database, extract(epoch FROM clock_timestamp() - prepared)::bigint
-		FROM pg_prepared_xacts ORDER BY prepared`)
-	if err != nil {
-		return nil, fmt.Errorf("look at the prepared transactions of the source: %w", err)
-	}
-	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (p preparedTransaction, err error) {
-		var seconds int64
-		err = row.Scan(&p.gid, &p.database, &seconds)
-		p.age = time.Duration(seconds) * time.Second
-		return p, err
-	})
 }
 
 // inspection reads what a source lacks.
@@ -574,7 +547,7 @@ func (s *source) create(ctx context.Context, conn *pgx.Conn, all []Problem) erro
 	}
 	var run []string
 	for _, p := range all {
-		if p.Mend != "" && !p.restart {
+		if !p.restart {
 			run = append(run, p.Mend)
 		}
 	}
