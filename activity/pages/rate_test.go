@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"sync/atomic"
 	"testing"
 
 	"github.com/feedfilter/feedfilter/favfilter"
@@ -50,6 +51,39 @@ func TestRateAtEveryMoment(t *testing.T) {
 			}
 			_, err := g.Record(t.Context(), acts)
 			must(t, err)
+		}
+	})
+}
+
+// refusals counts the batches that a store refuses because they would take a page past the rate.
+type refusals struct {
+	favfilter.Store
+
+	n atomic.Int64
+}
+
+func (s *refusals) Apply(ctx context.Context, batches []favfilter.Batch) []favfilter.Result {
+	results := s.Store.Apply(ctx, batches)
+	for _, res := range results {
+		if res.State == favfilter.Overfull {
+			s.n.Add(1)
+		}
+	}
+	return results
+}
+
+// A page always has room for one more key. So a write of one is in the page at once, also if the
+// page cannot be rebuilt then.
+func TestRoomForAKey(t *testing.T) {
+	onStores(t, func(t *testing.T, store favfilter.Store) {
+		g := newRig(t, store, 1)
+		watched := &refusals{Store: store}
+		g.open(t, g.ledger, watched)
+		for i := range 400 {
+			g.record(t, true, add("1", "hide", fmt.Sprint("p", i)))
+		}
+		if n := watched.n.Load(); n > 0 {
+			t.Errorf("%d of 400 writes of a key found no room in the page", n)
 		}
 	})
 }
