@@ -43,7 +43,9 @@ func TestElementsOnce(t *testing.T) {
 	must(t, err)
 	m := newMapper(tables, kinds)
 	array := func(text string) row {
-		return func(column string) (*string, bool) { return map[string]*string{"u": new("1"), "v": new(text)}[column], true }
+		return func(column string) (*string, bool) {
+			return map[string]*string{"u": new("1"), "v": new(text)}[column], true
+		}
 	}
 	for _, c := range []struct{ before, after, want string }{
 		{"{}", "{2,2}", "+block 1 2"},
