@@ -71,7 +71,7 @@ func (c *doctorCmd) config(log *slog.Logger) (doctor.Config, error) {
 	}
 	if kinds, err := flags.kinds(); err == nil {
 		config.Kinds = len(kinds.All())
-		if f, err := c.Source.follower(nil, kinds, c.Follow, log, nil); err == nil { // otherwise --follow is refused, or not given
+		if f, err := c.Source.looker(kinds, c.Follow, log); err == nil { // otherwise --follow is refused, or not given
 			config.Source = func(ctx context.Context) (follow.Report, error) { return f.Check(ctx, false) }
 		}
 	}

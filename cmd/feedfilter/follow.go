@@ -68,19 +68,25 @@ func readTables(file string, kinds *activity.Kinds) (follow.Tables, error) {
 	return tables, nil
 }
 
-// follower returns a follower of the source. With no Recorder, it can only look at the source.
-func (f *sourceFlags) follower(
-	r *activity.Recorder, kinds *activity.Kinds, file string, log *slog.Logger, hashID func(id string) string,
-) (*follow.Follower, error) {
+// options returns what a follower of the source, or a receiver of its events, needs.
+func (f *sourceFlags) options(
+	kinds *activity.Kinds, file string, log *slog.Logger, hashID func(id string) string,
+) (o follow.Options, err error) {
 	tables, err := readTables(file, kinds)
+	host, _ := os.Hostname()
+	return follow.Options{
+		Name: f.SourceName, URL: f.Source, Tables: tables, Kinds: kinds, Holder: fmt.Sprintf("%s %d %s", host, os.Getpid(), rand.Text()[:8]),
+		Skip: f.OnError == "skip", ResyncEvery: f.ResyncEvery, Log: log, HashID: hashID,
+	}, err
+}
+
+// looker returns a follower that can only look at the source.
+func (f *sourceFlags) looker(kinds *activity.Kinds, file string, log *slog.Logger) (*follow.Follower, error) {
+	o, err := f.options(kinds, file, log, nil)
 	if err != nil {
 		return nil, err
 	}
-	host, _ := os.Hostname()
-	return follow.New(r, follow.Options{
-		Name: f.SourceName, URL: f.Source, Tables: tables, Kinds: kinds, Holder: fmt.Sprintf("%s %d %s", host, os.Getpid(), rand.Text()[:8]),
-		Skip: f.OnError == "skip", ResyncEvery: f.ResyncEvery, Log: log, HashID: hashID,
-	}), nil
+	return follow.New(nil, o), nil
 }
 
 type followCmd struct {
@@ -142,11 +148,12 @@ func (c *followCmd) Run(ctx context.Context, std stdio) (err error) {
 	if warning != "" {
 		log.WarnContext(ctx, "access", "warning", warning)
 	}
-	f, err := c.Source.follower(r, r.Kinds(), c.Tables, log, ids.Hash)
+	o, err := c.Source.options(r.Kinds(), c.Tables, log, ids.Hash)
 	if err != nil {
 		return fmt.Errorf("follow: %w", err)
 	}
-	f.Create, f.Resync = c.Create, c.Resync
+	o.Create, o.Resync = c.Create, c.Resync
+	f := follow.New(r, o)
 	if gate != nil {
 		halt, err := c.Monitor.serve(ctx, gate, &c.Data, d, func() []follow.Status { return follow.Statuses(r, f) }, log)
 		if err != nil {
@@ -196,7 +203,7 @@ func (c *followCmd) report(ctx context.Context, std stdio) error {
 	if err != nil {
 		return err
 	}
-	f, err := c.Source.follower(nil, kinds, c.Tables, c.Data.logger(std), nil)
+	f, err := c.Source.looker(kinds, c.Tables, c.Data.logger(std))
 	if err != nil {
 		return err
 	}
@@ -213,24 +220,34 @@ func (c *followCmd) report(ctx context.Context, std stdio) error {
 	return nil
 }
 
-// makeFollower makes the follower of the service, if it has one, and tells what is known.
-func (r *running) makeFollower() (sources func() []follow.Status, err error) {
+// makeFollower makes what follows a source in this process, if something does: a follower, or a
+// receiver of events that come by HTTP. It returns what tells of all sources.
+func (r *running) makeFollower() (events *follow.Receiver, sources func() []follow.Status, err error) {
 	recorder := r.data.recorder
 	if recorder == nil {
-		return nil, nil //nolint:nilnil // without a ledger, nothing is followed
+		return nil, nil, nil // without a ledger, nothing is followed
 	}
+	var local follow.Local
 	if r.Follow != "" {
-		if r.follower, err = r.Source.follower(recorder, recorder.Kinds(), r.Follow, r.log, r.gate.access.IDs.Hash); err != nil {
-			return nil, err
+		o, err := r.Source.options(recorder.Kinds(), r.Follow, r.log, r.gate.access.IDs.Hash)
+		switch {
+		case err != nil:
+			return nil, nil, err
+		case r.Source.Source == "":
+			events = follow.NewReceiver(recorder, o)
+			local = events
+		default:
+			r.follower = follow.New(recorder, o)
+			local = r.follower
 		}
 	}
-	return func() []follow.Status { return follow.Statuses(recorder, r.follower) }, nil
+	return events, func() []follow.Status { return follow.Statuses(recorder, local) }, nil
 }
 
 // follow follows a source beside the service. A source that somebody has to mend is tried again now
 // and then.
 func (r *running) follow(ctx context.Context) {
-	if r.Source.Source == "" { // its events come by HTTP
+	if r.follower == nil {
 		return
 	}
 	ctx, end := context.WithCancel(ctx)

@@ -33,7 +33,7 @@ type running struct {
 	handler *httpapi.Handler
 	limit   *connectionLimit
 
-	follower *follow.Follower // nil: no source is followed
+	follower *follow.Follower // nil: this process reads the stream of no source
 
 	listeners []net.Listener
 
@@ -139,13 +139,9 @@ func (r *running) listen(ctx context.Context) (err error) {
 		end()
 		r.beside.Wait()
 	})
-	sources, err := r.makeFollower()
+	events, sources, err := r.makeFollower()
 	if err != nil {
 		return err
-	}
-	var events *follow.Receiver
-	if r.Source.Source == "" && r.follower != nil {
-		events = follow.NewReceiver(r.follower)
 	}
 	//nolint:contextcheck // handlers use their requests' contexts
 	r.handler = httpapi.New(httpapi.Config{

@@ -64,12 +64,12 @@ type mending struct {
 // run audits at once for a resync, and otherwise whenever the last audit is too old, until ctx
 // ends. An audit that fails is tried again, and the stream goes on meanwhile.
 func (u *auditor) run(ctx context.Context) error {
-	if u.f.Resync {
+	if u.f.options.Resync {
 		return u.audit(ctx)
 	}
 	var again time.Duration
 	for {
-		due := auditDue(u.f.audited.Load(), u.f.ResyncEvery, u.f.recorder.Now())
+		due := auditDue(u.f.progress.audited.Load(), u.f.options.ResyncEvery, u.f.recorder.Now())
 		if pause(ctx, max(due, again)) != nil {
 			return context.Cause(ctx)
 		}
@@ -80,8 +80,8 @@ func (u *auditor) run(ctx context.Context) error {
 		case err == nil:
 			again = 0
 		default:
-			again = min(max(2*again, u.f.auditAgain), auditLater)
-			u.f.Log.WarnContext(ctx, "cannot compare source and ledger: following goes on, trying again",
+			again = min(max(2*again, u.f.limits.auditAgain), auditLater)
+			u.f.log.WarnContext(ctx, "cannot compare source and ledger: following goes on, trying again",
 				"error", err, "do", remedy(err), "again_in", again.String())
 		}
 	}
@@ -97,9 +97,9 @@ func auditDue(audited int64, every time.Duration, now time.Time) time.Duration {
 func (u *auditor) audit(ctx context.Context) error {
 	began, found := u.f.recorder.Now(), newFindings()
 	err := u.slices(ctx, found)
-	u.f.count(found)
+	u.f.figures.count(found)
 	for _, kind := range slices.Sorted(maps.Keys(found.kinds)) { // mended, but for the last group if it failed
-		u.f.Log.WarnContext(ctx, "the ledger differed from the source: recorded as the source has it",
+		u.f.log.WarnContext(ctx, "the ledger differed from the source: recorded as the source has it",
 			append([]any{"kind", kind}, found.kinds[kind].attributes()...)...)
 	}
 	if err != nil {
@@ -109,7 +109,7 @@ func (u *auditor) audit(ctx context.Context) error {
 	if err := u.send(ctx, &mending{audited: began.Unix()}); err != nil {
 		return err
 	}
-	for u.f.audited.Load() < began.Unix() {
+	for u.f.progress.audited.Load() < began.Unix() {
 		if err := pause(ctx, 10*time.Millisecond); err != nil {
 			return context.Cause(ctx)
 		}
@@ -134,7 +134,7 @@ func (u *auditor) slices(ctx context.Context, found *findings) error {
 // slice compares the users of a part and those after it, and returns the first part that it did
 // not.
 func (u *auditor) slice(ctx context.Context, from int, found *findings) (end int, err error) {
-	conn, err := u.f.connect(ctx, false)
+	conn, err := u.f.source.connect(ctx, false)
 	if err != nil {
 		return 0, err
 	}
@@ -142,13 +142,13 @@ func (u *auditor) slice(ctx context.Context, from int, found *findings) (end int
 	u.touched.begin(from)
 	defer u.touched.end()
 	r := &reading{
-		slot: u.f.name + "_resync", from: from, known: u.known, server: u.server, touched: u.touched, found: found,
-		refuse: u.f.refuse, size: auditGroup,
+		slot: u.f.source.name + "_resync", from: from, known: u.known, server: u.server, touched: u.touched, found: found,
+		refuse: u.f.invalid.refuse, size: auditGroup,
 		mirrors: true,
 		record:  func(ctx context.Context, group []finding) error { return u.send(ctx, &mending{found: group}) },
 	}
-	if !u.f.Resync {
-		r.patience, r.pace.rate = u.f.auditPatience, auditRate
+	if !u.f.options.Resync {
+		r.patience, r.pace.rate = u.f.limits.patience, auditRate
 		r.refuse = func(context.Context, *rowError) error { return nil } // it was counted when it came
 	}
 	_, _, err = u.f.reread(ctx, u.src, conn, r)
@@ -173,16 +173,7 @@ func (u *auditor) send(ctx context.Context, m *mending) error {
 
 // report logs that a comparison has ended.
 func (f *Follower) report(ctx context.Context, found *findings) {
-	f.Log.InfoContext(ctx, "compared source and ledger", "differences", found.differences(), "same", found.equal)
-}
-
-// count adds what an audit has found to [Stats.Differences].
-func (f *Follower) count(found *findings) {
-	for kind, d := range found.kinds {
-		for how, n := range d.counts {
-			f.differences[kind][how].Add(uint64(n))
-		}
-	}
+	f.log.InfoContext(ctx, "compared source and ledger", "differences", found.differences(), "same", found.equal)
 }
 
 // remedy says what to do about an audit that failed.

@@ -31,8 +31,8 @@ const comparedText = "compared source and ledger"
 // auditing returns a follower that audits all the time, and its log.
 func (a *app) auditing(holder string) (*Follower, *logBuffer) {
 	f, log := a.follower(holder), new(logBuffer)
-	f.ResyncEvery, f.auditAgain = time.Nanosecond, time.Millisecond
-	f.Log = slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	f.options.ResyncEvery, f.limits.auditAgain = time.Nanosecond, time.Millisecond
+	f.logTo(slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug})))
 	return f, log
 }
 
@@ -225,7 +225,7 @@ func TestAuditFails(t *testing.T) {
 				var free int
 				must(t, a.conn.QueryRow(t.Context(), `SELECT current_setting('max_wal_senders')::int - count(*) FROM pg_stat_replication`).Scan(&free))
 				for range free - 1 { // the stream takes one
-					conn, err := a.follower("sender").connect(t.Context(), true)
+					conn, err := a.follower("sender").source.connect(t.Context(), true)
 					must(t, err)
 					senders = append(senders, conn)
 				}
@@ -239,7 +239,7 @@ func TestAuditFails(t *testing.T) {
 		},
 		"an open transaction": {
 			func(f *Follower) {
-				f.auditPatience = 20 * time.Millisecond
+				f.limits.patience = 20 * time.Millisecond
 				_, err := other.Exec(t.Context(), `BEGIN; INSERT INTO blocks (blocker_id, blocked_id) VALUES (70, 71)`)
 				must(t, err)
 			},
@@ -250,8 +250,8 @@ func TestAuditFails(t *testing.T) {
 			`do="end the oldest transaction in pg_stat_activity or pg_prepared_xacts of the source"`,
 		},
 		"no place for files": {
-			func(f *Follower) { f.TempDir = filepath.Join(t.TempDir(), "missing") },
-			func(f *Follower) { must(t, os.Mkdir(f.TempDir, 0o700)) },
+			func(f *Follower) { f.options.TempDir = filepath.Join(t.TempDir(), "missing") },
+			func(f *Follower) { must(t, os.Mkdir(f.options.TempDir, 0o700)) },
 			"no such file or directory",
 		},
 	} {
@@ -312,7 +312,7 @@ func TestAuditIsDueOnce(t *testing.T) {
 	var logs []*logBuffer
 	for _, holder := range []string{"one", "two", "three"} {
 		f, log := a.auditing(holder)
-		f.ResyncEvery = time.Hour
+		f.options.ResyncEvery = time.Hour
 		followers, logs = append(followers, f), append(logs, log)
 	}
 	before := time.Now().Unix()
@@ -373,20 +373,20 @@ func slicing(t *testing.T, n, most int, mend func(u *auditor, changes []activity
 	f, log := a.auditing("one")
 	src, err := a.recorder.Follow(t.Context(), "app", "one", a.tables.Kinds(), time.Hour, false)
 	must(t, err)
-	conn, err := f.connect(t.Context(), false)
+	conn, err := f.source.connect(t.Context(), false)
 	must(t, err)
 	t.Cleanup(func() { _ = conn.Close(context.Background()) })
-	report, err := f.inspect(t.Context(), conn)
+	report, err := f.source.inspect(t.Context(), conn)
 	must(t, err)
-	must(t, f.create(t.Context(), conn, report.Problems))
-	known, err := f.catalogOf(t.Context(), conn)
+	must(t, f.source.create(t.Context(), conn, report.Problems))
+	known, err := f.source.catalogOf(t.Context(), conn)
 	must(t, err)
-	repl, err := f.connect(t.Context(), true)
+	repl, err := f.source.connect(t.Context(), true)
 	must(t, err)
 	defer repl.Close(t.Context())
 	is, err := serverOf(t.Context(), repl)
 	must(t, err)
-	f.recorded.Store(math.MaxInt64)
+	f.progress.recorded.Store(math.MaxInt64)
 	mends := make(chan *mending)
 	u := &auditor{f: f, src: src, known: known, server: is, touched: newTouched(partsOf(src)), mend: mends}
 	u.touched.most = most
@@ -394,7 +394,7 @@ func slicing(t *testing.T, n, most int, mend func(u *auditor, changes []activity
 	serving.Go(func() {
 		for m := range mends {
 			if m.audited != 0 {
-				f.audited.Store(m.audited)
+				f.progress.audited.Store(m.audited)
 			} else {
 				mend(u, changesOf(m.found))
 			}
@@ -429,8 +429,8 @@ func TestAuditInSlices(t *testing.T) {
 	if len(mended) != rows {
 		t.Errorf("%d users were compared, want %d", len(mended), rows)
 	}
-	if d := u.f.Stats().Differences["block"]["missing"]; d < rows || u.f.audited.Load() == 0 {
-		t.Errorf("%d differences, audited at %d", d, u.f.audited.Load())
+	if d := u.f.Stats().Differences["block"]["missing"]; d < rows || u.f.progress.audited.Load() == 0 {
+		t.Errorf("%d differences, audited at %d", d, u.f.progress.audited.Load())
 	}
 }
 
@@ -445,7 +445,7 @@ func TestAuditAwaitsStream(t *testing.T) {
 			t.Error("compared before the stream was recorded")
 		}
 	})
-	u.f.recorded.Store(0)
+	u.f.progress.recorded.Store(0)
 	var auditing sync.WaitGroup
 	auditing.Go(func() {
 		if err := u.audit(t.Context()); err != nil {
@@ -457,7 +457,7 @@ func TestAuditAwaitsStream(t *testing.T) {
 		a.exec(`SELECT 1`)
 	}
 	ready.Store(true)
-	u.f.recorded.Store(math.MaxInt64)
+	u.f.progress.recorded.Store(math.MaxInt64)
 	auditing.Wait()
 	if mended.Load() != 100 {
 		t.Errorf("%d activities were compared, want 100", mended.Load())
@@ -469,10 +469,10 @@ func TestAuditOfBusySource(t *testing.T) {
 	t.Parallel()
 	_, u, _ := slicing(t, 100, 0, func(*auditor, []activity.SourceChange) {})
 	u.touched.hash = func(string) uint64 { // each user is of each part
-		u.f.recorded.Store(math.MaxInt64)
+		u.f.progress.recorded.Store(math.MaxInt64)
 		return 0
 	}
-	u.f.recorded.Store(0) // the read waits until the stream has touched something
+	u.f.progress.recorded.Store(0) // the read waits until the stream has touched something
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	var touching sync.WaitGroup
@@ -547,7 +547,7 @@ func TestCheckOfRoom(t *testing.T) {
 	var other *pgx.Conn
 	soon(t, "the sender of the last check to end", func() bool {
 		var err error
-		other, err = f.connect(t.Context(), true)
+		other, err = f.source.connect(t.Context(), true)
 		return err == nil
 	})
 	defer other.Close(t.Context())
@@ -564,7 +564,7 @@ func TestAuditFreesSlot(t *testing.T) {
 	t.Parallel()
 	a, u, _ := slicing(t, 1, maxTouched, nil)
 	a.exec(`INSERT INTO blocks (blocker_id, blocked_id) VALUES (7, 7)`) // not valid
-	conn, err := u.f.connect(t.Context(), false)
+	conn, err := u.f.source.connect(t.Context(), false)
 	must(t, err)
 	defer conn.Close(t.Context())
 	looked := false

@@ -152,7 +152,7 @@ func TestFollowRowSecurity(t *testing.T) {
 	stop()
 	limited := func(holder string) *Follower {
 		f := a.follower(holder)
-		f.url, f.Create = strings.Replace(f.url, "postgres@", "reader@", 1), false
+		f.source.url, f.options.Create = strings.Replace(f.source.url, "postgres@", "reader@", 1), false
 		return f
 	}
 	read := func(want string) {
@@ -160,7 +160,7 @@ func TestFollowRowSecurity(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		f := limited(want)
-		f.Resync, f.whole = true, true
+		f.options.Resync, f.whole = true, true
 		if err := f.Run(ctx); want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
 			t.Fatalf("error %v, want %q", err, want)
 		}
@@ -224,7 +224,7 @@ func TestCatalogGrew(t *testing.T) {
 func TestKeyOfAPartition(t *testing.T) {
 	tables, err := ParseTables([]byte(`{"tables": [{"table": "blocks", "kind": "block", "user": "a", "target": "b"}]}`), activity.BuiltinKinds())
 	must(t, err)
-	d := newDecoder(newMapper(tables, activity.BuiltinKinds()), map[uint32]string{1: "public.blocks"})
+	d := newDecoder(newMapper(tables, activity.BuiltinKinds()), newFigures(tables).changes, map[uint32]string{1: "public.blocks"})
 	_, err = d.decode(&pglogrepl.RelationMessage{
 		RelationID: 1, Namespace: "public", RelationName: "blocks", ReplicaIdentity: 'f',
 		Columns: []*pglogrepl.RelationMessageColumn{{Name: "a"}, {Name: "b"}, {Name: "note"}},

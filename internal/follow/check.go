@@ -40,12 +40,12 @@ func (c *Counted) String() string {
 // Check reports what the source looks like. With rows, it reads all, and reports how many count and
 // which are not valid. It changes nothing.
 func (f *Follower) Check(ctx context.Context, rows bool) (Report, error) {
-	conn, err := f.connect(ctx, false)
+	conn, err := f.source.connect(ctx, false)
 	if err != nil {
 		return Report{}, err
 	}
 	defer conn.Close(context.WithoutCancel(ctx)) //nolint:errcheck // it only read
-	c := &inspection{source: &f.source, conn: conn}
+	c := &inspection{source: f.source, conn: conn}
 	for _, read := range []func(context.Context) error{c.readAll, c.readReplication, c.readPrepared} {
 		if err := read(ctx); err != nil {
 			return c.Report, err
@@ -93,11 +93,11 @@ func (c *inspection) readPrepared(ctx context.Context) error {
 
 // countRows reads all rows, and notes in the report how many count.
 func (f *Follower) countRows(ctx context.Context, conn *pgx.Conn, report *Report) error {
-	known, err := f.catalogOf(ctx, conn)
+	known, err := f.source.catalogOf(ctx, conn)
 	if err != nil {
 		return err
 	}
-	m, now := f.known(known), time.Now()
+	m, now := f.mapper.known(known), time.Now()
 	for i := range m.tables {
 		t := &m.tables[i]
 		c := Counted{Table: t.Table, Kind: t.Kind, Not: make(map[string]int)}

@@ -44,7 +44,7 @@ func TestCheckCountsRows(t *testing.T) {
 		}
 	}
 	f := a.follower("one")
-	f.Skip = true
+	f.invalid.skip = true
 	a.start(f)
 	a.reached()
 	if got, want := a.has(), []string{"block 1 2", "block 1 3", "block 2 3"}; !slices.Equal(got, want) {
@@ -57,7 +57,7 @@ func TestCheckCountsRows(t *testing.T) {
 }
 
 // has returns the activities of the ledger, such as "block 1 2".
-func (a *app) has() []string { return sink{a.follower("reader"), a.ledger, nil}.has(a.t) }
+func (a *app) has() []string { return activitiesOf(a.t, a.recorder) }
 
 // With a pooler in front of the source, a check and a follower end with one sentence, whether the
 // pooler refuses what it does not know or ignores it.
@@ -68,7 +68,7 @@ func TestPooler(t *testing.T) {
 		for _, settings := range [][]string{nil, {"ignore_startup_parameters=row_security,plan_cache_mode,jit,default_transaction_isolation,statement_timeout,replication"}} {
 			b := a.server.StartBouncer(mode, settings...)
 			f := a.follower("one")
-			f.url = b.URL(f.url)
+			f.source.url = b.URL(f.source.url)
 			_, checked := f.Check(t.Context(), true)
 			for what, err := range map[string]error{"check": checked, "follow": f.Run(t.Context())} {
 				if _, stop := errors.AsType[*StopError](err); !stop || !strings.Contains(err.Error(), "connection pooler such as PgBouncer") {
@@ -77,7 +77,7 @@ func TestPooler(t *testing.T) {
 			}
 		}
 	}
-	conn, err := a.follower("one").connect(t.Context(), false) // as if a pooler had ignored replication
+	conn, err := a.follower("one").source.connect(t.Context(), false) // as if a pooler had ignored replication
 	must(t, err)
 	t.Cleanup(func() { _ = conn.Close(context.Background()) })
 	if _, err := serverOf(t.Context(), conn); err == nil || !strings.Contains(err.Error(), "connection pooler") {
@@ -113,15 +113,15 @@ func TestCheckPrepared(t *testing.T) {
 	if len(report.Notes) != 1 || !strings.Contains(report.Notes[0], `waits for the prepared transaction "it's" of database "elsewhere", `) {
 		t.Errorf("notes %q", report.Notes)
 	}
-	conn, err := f.connect(t.Context(), true)
+	conn, err := f.source.connect(t.Context(), true)
 	must(t, err)
 	t.Cleanup(func() { _ = conn.Close(context.Background()) })
-	look, err := f.connect(t.Context(), false)
+	look, err := f.source.connect(t.Context(), false)
 	must(t, err)
 	t.Cleanup(func() { _ = look.Close(context.Background()) })
 	created := make(chan error, 1)
 	go func() {
-		_, err := f.createSlot(t.Context(), conn, look, &reading{slot: f.name})
+		_, err := f.createSlot(t.Context(), conn, look, &reading{slot: f.source.name})
 		created <- err
 	}()
 	soon(t, "the creation of the slot to wait", func() (waits bool) {
@@ -147,7 +147,7 @@ func TestCheckRole(t *testing.T) {
 	check := func(role string) (roles []string) {
 		t.Helper()
 		f := a.follower("one")
-		f.url = strings.Replace(f.url, "postgres@", role+"@", 1)
+		f.source.url = strings.Replace(f.source.url, "postgres@", role+"@", 1)
 		report, err := f.Check(t.Context(), false)
 		must(t, err)
 		for _, p := range report.Problems {
@@ -170,11 +170,11 @@ func TestCheckRole(t *testing.T) {
 		t.Errorf("replicates: %q", got)
 	}
 	f := a.follower("one")
-	f.url = strings.Replace(f.url, "postgres@", "member@", 1)
-	member, err := f.connect(t.Context(), false)
+	f.source.url = strings.Replace(f.source.url, "postgres@", "member@", 1)
+	member, err := f.source.connect(t.Context(), false)
 	must(t, err)
 	t.Cleanup(func() { _ = member.Close(context.Background()) })
-	report, err := f.inspect(t.Context(), member)
+	report, err := f.source.inspect(t.Context(), member)
 	must(t, err)
 	if report.lacksRole {
 		t.Error("a member of a member of rds_replication may replicate, and is said not to")

@@ -135,7 +135,7 @@ type given struct {
 // compare compares the parts from r.from on with the ledger, and sets r.end.
 func (f *Follower) compare(ctx context.Context, src *activity.Source, r *reading, s *spill) error {
 	c := &comparison{reading: r, f: f, spill: s, part: r.from - 1, seed: maphash.MakeSeed(), passed: make(map[uint64]struct{})}
-	kinds, in := f.tables.Kinds(), partsOf(src)
+	kinds, in := f.options.Tables.Kinds(), partsOf(src)
 	err := src.Export(ctx, uint64(r.from)<<spillShift, func(a activity.Activity, mirror bool) error {
 		if err := r.pace.row(ctx); err != nil {
 			return err

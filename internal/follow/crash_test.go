@@ -124,7 +124,7 @@ func (c *crash) process(l *ledger.Ledger) (stop func()) {
 	recorder := c.recorder
 	var running sync.WaitGroup
 	f := c.follower("one")
-	f.Log = slog.New(slog.DiscardHandler)
+	f.logTo(slog.New(slog.DiscardHandler))
 	running.Go(func() {
 		if err := f.Run(ctx); err != nil {
 			c.t.Errorf("call %d: %v", c.f.Calls(), err)
@@ -136,7 +136,7 @@ func (c *crash) process(l *ledger.Ledger) (stop func()) {
 // run does all steps, with a fault at a call. It returns the number of calls.
 func (c *crash) run(at int64, after, again bool) int64 {
 	c.t.Helper()
-	must(c.t, c.follower("one").dropSlot(c.t.Context(), c.conn))
+	must(c.t, c.follower("one").source.dropSlot(c.t.Context(), c.conn))
 	c.exec(`TRUNCATE blocks, list_members RESTART IDENTITY`)
 	var err error
 	c.ledger, err = ledger.Open(c.t.Context(), "sqlite:"+filepath.Join(c.t.TempDir(), "ledger.db"), ledger.Options{Pages: 4})

@@ -4,8 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/jackc/pglogrepl"
@@ -17,38 +15,6 @@ import (
 // errLacks means that the stream lacks what became of rows, so the tables have to be read whole.
 var errLacks = errors.New("the stream lacks changes")
 
-// rowError is a row that gives an invalid activity. As an error it shows no value of the row,
-// because errors end up in logs, and the values are ids.
-type rowError struct {
-	table string
-	cells []cell // the mapped ones
-	cause error  // shows no value either
-	why   reason
-}
-
-// cell is the value of a column as text.
-type cell struct{ column, value string }
-
-func (e *rowError) Error() string { return fmt.Sprintf("a row of table %s: %v", e.table, e.cause) }
-
-// row returns the row with each value as show returns it.
-func (e *rowError) row(show func(value string) string) string {
-	all := make([]string, len(e.cells))
-	for i, c := range e.cells {
-		all[i] = c.column + "=" + show(c.value)
-	}
-	return strings.Join(all, " ")
-}
-
-// clear returns the error with the values, for a caller who asked for the row or sent it. It must
-// not be logged.
-func (e *rowError) clear() string {
-	return fmt.Sprintf("table %s, row %s: %v", e.table, e.row(strconv.Quote), e.cause)
-}
-
-// Unwrap returns the cause.
-func (e *rowError) Unwrap() error { return e.cause }
-
 func (m *mapped) change(at time.Time, removed, added []ledger.Span) activity.SourceChange {
 	return activity.SourceChange{User: m.user, Kind: m.kind, Target: m.target, At: at, Removed: removed, Added: added}
 }
@@ -57,16 +23,11 @@ func (m *mapped) change(at time.Time, removed, added []ledger.Span) activity.Sou
 type mapper struct {
 	tables Tables
 	kinds  *activity.Kinds
-	counts map[string]*counts     // by table
 	types  map[string]columnTypes // by table, as the catalog says; see known
 }
 
 func newMapper(tables Tables, kinds *activity.Kinds) mapper {
-	m := mapper{tables: tables, kinds: kinds, counts: make(map[string]*counts)}
-	for i := range tables {
-		m.counts[tables[i].Table] = newCounts()
-	}
-	return m
+	return mapper{tables: tables, kinds: kinds}
 }
 
 // known returns the mapper for rows of the tables as a catalog has them.
@@ -111,13 +72,7 @@ func (m *mapper) changes(
 	if err != nil && !refused {
 		return nil, err
 	}
-	changes = changesBetween(was, is, at)
-	if len(changes) > 0 {
-		m.counts[t.Table].recorded.Add(1)
-	} else if !refused {
-		m.counts[t.Table].ignored.Add(1)
-	}
-	return changes, err
+	return changesBetween(was, is, at), err
 }
 
 // changesBetween returns what differs between what a row gave and gives: first what it gives no
@@ -194,13 +149,14 @@ func (r *relation) row(tuple, old *pglogrepl.TupleData) row {
 type decoder struct {
 	mapper
 
-	roots     map[uint32]string // tables of the file by oid, when they were read: see [catalog]
+	counts    map[string]*counts // of changes, by table
+	roots     map[uint32]string  // tables of the file by oid, when they were read: see [catalog]
 	relations map[uint32]*relation
 	at        time.Time // commit of the current transaction
 }
 
-func newDecoder(m mapper, roots map[uint32]string) *decoder {
-	return &decoder{mapper: m, roots: roots, relations: make(map[uint32]*relation)}
+func newDecoder(m mapper, counts map[string]*counts, roots map[uint32]string) *decoder {
+	return &decoder{mapper: m, counts: counts, roots: roots, relations: make(map[uint32]*relation)}
 }
 
 // decode returns the changes of activities of a message within a transaction. With a [*rowError],
@@ -281,6 +237,7 @@ func (d *decoder) row(id uint32, kind uint8, before, after *pglogrepl.TupleData)
 		} else if err != nil {
 			return nil, err
 		}
+		d.counts[t.Table].add(changes, err)
 		all = append(all, changes...)
 	}
 	return all, invalid

@@ -118,7 +118,7 @@ func TestDecode(t *testing.T) {
 			[]string{blocksMessage, "44 00004000 4b 0004 " + col("1") + col("null") + col("null") + col("null")}, "", errAltered,
 		},
 	} {
-		d := newDecoder(newMapper(tables, kinds), roots)
+		d := newDecoder(newMapper(tables, kinds), newFigures(tables).changes, roots)
 		var changes []activity.SourceChange
 		var err error
 		for n, text := range append([]string{beginMessage}, c.messages...) {

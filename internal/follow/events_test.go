@@ -29,10 +29,9 @@ const eventTables = `{"tables": [
 
 // sink is a source that sends events.
 type sink struct {
-	*Follower
+	*Receiver
 
-	ledger   *ledger.Ledger
-	receiver *Receiver
+	ledger *ledger.Ledger
 }
 
 func newSink(t *testing.T) sink {
@@ -47,15 +46,9 @@ func newSink(t *testing.T) sink {
 
 func newSinkOf(t *testing.T, r *activity.Recorder, l *ledger.Ledger, file string) sink {
 	t.Helper()
-	f := eventFollower(t, r, file)
-	return sink{f, l, NewReceiver(f)}
-}
-
-func eventFollower(t *testing.T, r *activity.Recorder, file string) *Follower {
-	t.Helper()
 	tables, err := ParseTables([]byte(file), r.Kinds())
 	must(t, err)
-	return New(r, Options{Name: "app", Tables: tables, Log: slog.New(slog.DiscardHandler)})
+	return sink{NewReceiver(r, Options{Name: "app", Tables: tables, Log: slog.New(slog.DiscardHandler)}), l}
 }
 
 // sound ends a test after an error.
@@ -77,7 +70,7 @@ func (s sink) send(t rapid.TB, events ...string) (Received, error) {
 	if err := json.Unmarshal([]byte(body), &all); err != nil {
 		t.Fatalf("%s: %v", body, err)
 	}
-	return s.receiver.Receive(context.Background(), all)
+	return s.Receive(context.Background(), all)
 }
 
 // want sends events, and checks what became of them, such as "1 recorded".
@@ -113,9 +106,12 @@ func (s sink) position(t rapid.TB) string {
 }
 
 // has returns the activities, such as "block 1 2".
-func (s sink) has(t rapid.TB) (all []string) {
+func (s sink) has(t rapid.TB) []string { return activitiesOf(t, s.recorder) }
+
+// activitiesOf returns what a ledger has, such as "block 1 2".
+func activitiesOf(t rapid.TB, r *activity.Recorder) (all []string) {
 	t.Helper()
-	sound(t, s.recorder.Export(context.Background(), "", func(a activity.Activity) error {
+	sound(t, r.Export(context.Background(), "", func(a activity.Activity) error {
 		all = append(all, a.Kind+" "+a.User+" "+a.Target)
 		return nil
 	}))
@@ -230,11 +226,11 @@ func TestEvents(t *testing.T) {
 func TestHeartbeats(t *testing.T) {
 	s := newSink(t)
 	s.want(t, recorded(1), pg("c", "blocks", 100, 110, "", block(1, 2)))
-	followed := func() bool { all := Statuses(s.recorder, s.Follower); return len(all) == 1 && all[0].Followed }
+	followed := func() bool { all := Statuses(s.recorder, s.Receiver); return len(all) == 1 && all[0].Followed }
 	for range 2 {
 		s.want(t, recorded(0), `{"ts_ms":1714000000000}`)
 		soon(t, "the source to be followed", followed)
-		src, err := s.recorder.Follow(t.Context(), "app", "events", s.tables.Kinds(), time.Second, false)
+		src, err := s.recorder.Follow(t.Context(), "app", "events", s.mapper.tables.Kinds(), time.Second, false)
 		must(t, err)
 		must(t, src.Renew(t.Context(), 0, time.Time{})) // as if no event had come for long
 		soon(t, "the source not to be followed", func() bool { return !followed() })
@@ -358,7 +354,7 @@ func TestSnapshotEvents(t *testing.T) {
 	s.want(t, recorded(2), read(900, 1, 1, 2), pg("c", "blocks", 900, 910, "", block(3, 4)))
 	s.wantHas(t, "block 1 2", "block 3 4")
 	// MySQL. Rows that have ended, or that are not valid, do not count.
-	s.Skip = true
+	s.invalid.skip = true
 	s.want(t, Received{Recorded: 2, Skipped: 1}, marked("true", mysql("r", "null", "000001", 4, 0, "", hide("1", "p", "1600000000000", "0"))),
 		marked("true", mysql("r", "null", "000001", 4, 0, "", hide("1", "", "null", "0"))), marked("last", mysql("r", "null", "000001", 4, 0, "", hide("1", "q", "null", "0"))))
 	s.wantHas(t, "hide 1 q")
@@ -390,11 +386,11 @@ func TestSweepIsRepeated(t *testing.T) {
 	s.want(t, recorded(2), pg("c", "blocks", 100, 110, "", block(9, 1)), pg("c", "blocks", 100, 120, "", block(8, 1)))
 	last := marked("last", pg("r", "blocks", 0, 200, "", block(1, 2)))
 	s.want(t, recorded(1), marked("true", last))
-	src, err := s.recorder.Follow(t.Context(), "app", "events", s.tables.Kinds(), time.Hour, false)
+	src, err := s.recorder.Follow(t.Context(), "app", "events", s.mapper.tables.Kinds(), time.Hour, false)
 	must(t, err)
-	i := newIntake(s.receiver, src)
+	i := newIntake(s.Receiver, src)
 	for range 2 {
-		must(t, i.sweep(t.Context(), s.tables.Kinds(), activity.SourceChange{Reading: true}))
+		must(t, i.sweep(t.Context(), s.mapper.tables.Kinds(), activity.SourceChange{Reading: true}))
 		s.wantHas(t, "block 1 2")
 	}
 	s.want(t, recorded(1), last)
@@ -454,7 +450,7 @@ func TestRefusedEvents(t *testing.T) {
 		t.Errorf("the third event: %+v", err)
 	}
 
-	s.Skip = true
+	s.invalid.skip = true
 	invalid := pg("c", "blocks", 140, 150, "", block(5, 5))
 	s.want(t, Received{Recorded: 1, Skipped: 1}, good, invalid)
 	s.want(t, replayed(1), invalid)
@@ -493,7 +489,7 @@ func TestNumbersOfEvents(t *testing.T) {
 		s.refuses(t, CodeIncompleteRow, sentence, pg("d", "blocks", 200, 210, block(1, id), ""))
 		s.refuses(t, CodeIncompleteRow, sentence, pg("u", "blocks", 200, 210, block(1, id), block(1, 2)))
 	}
-	s.Skip = true
+	s.invalid.skip = true
 	for n, id := range others { // a row that becomes invalid ends, and one that becomes valid begins
 		at := 300 + 10*n
 		s.want(t, recorded(1), pg("c", "blocks", at, at+1, "", block(`"v"`, n)))
@@ -518,13 +514,13 @@ func TestEventsOfOtherTables(t *testing.T) {
 	other.wantHas(t, "block 1 5", "block 3 4")
 	s.refuses(t, CodeSnapshotNeeded, "file of tables", pg("c", "blocks", 140, 150, "", block(5, 6)))
 
-	src, err := s.recorder.Follow(t.Context(), "app", "events", s.tables.Kinds(), 0, false)
+	src, err := s.recorder.Follow(t.Context(), "app", "events", s.mapper.tables.Kinds(), 0, false)
 	must(t, err)
 	must(t, src.Record(t.Context(), "0/16B3748 1f2e3d4c", nil)) // as the follower of PostgreSQL has it
 	s.refuses(t, CodeSnapshotNeeded, "of this version", pg("c", "blocks", 140, 150, "", block(5, 6)))
-	taken := eventFollower(t, s.recorder, `{"tables": [{"table": "x", "kind": "block", "user": "a", "target": "b"}]}`)
-	taken.Name = "second"
-	if _, err := (sink{taken, s.ledger, NewReceiver(taken)}).send(t, next); !errors.As(err, new(*activity.InvalidError)) || !strings.Contains(err.Error(), "is followed") {
+	taken := newSinkOf(t, s.recorder, s.ledger, `{"tables": [{"table": "x", "kind": "block", "user": "a", "target": "b"}]}`)
+	taken.name = "second"
+	if _, err := taken.send(t, next); !errors.As(err, new(*activity.InvalidError)) || !strings.Contains(err.Error(), "is followed") {
 		t.Errorf("a kind of another source: %v", err)
 	}
 }

@@ -62,7 +62,7 @@ func TestExamples(t *testing.T) {
 			}
 			a := newAppOf(t, string(file(".sql")), string(file(".json")), kinds)
 			f := a.follower("one")
-			f.Create = false
+			f.options.Create = false
 			a.exec(app.before)
 			a.start(f)
 			want := func(what, want string) {

@@ -45,7 +45,7 @@ func TestFollowSourceDown(t *testing.T) {
 		a.wantMapped()
 	}
 	stop()
-	must(t, f.dropSlot(t.Context(), a.conn))
+	must(t, f.source.dropSlot(t.Context(), a.conn))
 	a.exec(`DELETE FROM blocks`)
 	a.exec(`INSERT INTO blocks (blocker_id, blocked_id) VALUES (7, 8)`)
 	a.start(a.follower("two"))
@@ -101,7 +101,7 @@ func TestFollowInvalidRows(t *testing.T) {
 		t.Fatalf("the stream has an id of 300 bytes: %v", err)
 	}
 	f := a.follower("three")
-	f.Skip = true
+	f.invalid.skip = true
 	a.start(f)
 	a.exec(insert, "later")
 	a.exec(`UPDATE "App"."Mutes" SET "Post" = repeat('y', 300) WHERE "Post" = 'fine'`) // its activity ends
@@ -199,7 +199,8 @@ func TestFollowResync(t *testing.T) {
 	})
 	f := a.follower("two")
 	var log strings.Builder
-	f.Resync, f.Log = true, slog.New(slog.NewTextHandler(&log, nil))
+	f.options.Resync = true
+	f.logTo(slog.New(slog.NewTextHandler(&log, nil)))
 	must(t, f.Run(ctx))
 	if !strings.Contains(log.String(), "missing=2 stray=1 changed=2") {
 		t.Errorf("the resync found: %s", log.String())

@@ -49,97 +49,35 @@ type Options struct {
 // Follower keeps the kinds of a source's tables in the ledger. Of several Followers of a source, in
 // any number of processes, one does; the others wait.
 type Follower struct {
-	Options
-	source
-
+	options     Options
+	log         *slog.Logger
+	source      *source
 	recorder    *activity.Recorder
-	fingerprint string
-	whole       bool // a resync has to read the source whole
+	mapper      mapper
+	invalid     invalidRows
+	fingerprint string // of the file of tables
+	whole       bool   // a resync has to read the source whole
 	group       groupSize
-	silence     time.Duration // how long a source that sends nothing counts as connected
+	limits      limits
+	figures     *figures
+	progress    progress
+}
 
-	auditPatience, auditAgain time.Duration // see the constants
+// limits are how long a follower waits.
+type limits struct {
+	silence    time.Duration // a source that sends nothing counts as connected
+	patience   time.Duration // an audit waits for open transactions: see [auditPatience]
+	auditAgain time.Duration // see the constant
+}
 
-	active           atomic.Bool
-	snapshots        atomic.Uint64
+// progress is how far the stream is. The goroutines of the stream, of the lease and of an audit
+// tell each other.
+type progress struct {
 	walEnd, recorded atomic.Uint64             // end of the source's log, and the ledger's position
 	committed        atomic.Int64              // when the ledger lacked nothing, by the source's clock, in unix nanoseconds
 	lacksAfter       atomic.Pointer[time.Time] // all that the source committed until then is in the ledger
-	log              atomic.Pointer[KeptLog]
-	trouble          atomic.Pointer[string]
-	idle             chan struct{}                    // has an element if a look found nothing to record
-	audited          atomic.Int64                     // that of the ledger's position
-	differences      map[string]*[sorts]atomic.Uint64 // that audits found, by kind
-}
-
-// counts are changes of the rows of a table, by what became of them.
-type counts struct {
-	recorded, ignored atomic.Uint64             // an ignored one does not change what the table says
-	skipped           map[reason]*atomic.Uint64 // with an id or a time that is not valid
-}
-
-func newCounts() *counts {
-	c := &counts{skipped: make(map[reason]*atomic.Uint64)}
-	for _, why := range invalidReasons() {
-		c.skipped[why] = new(atomic.Uint64)
-	}
-	return c
-}
-
-// Stats are what a follower does, since it was made.
-type Stats struct {
-	Active    bool    `json:"-"`                // this process follows the source; otherwise another may
-	Trouble   string  `json:"trouble,omitzero"` // what keeps it from it, for people; "": nothing
-	Behind    uint64  `json:"behind_bytes"`     // of the source's log, that the ledger lacks
-	Lag       float64 `json:"behind_seconds"`   // since the ledger lacked nothing
-	Log       KeptLog `json:"-"`
-	Snapshots uint64  `json:"-"` // how often the tables were read whole
-	// Changes are rows of the stream by table and result; skipped ones of snapshots count too.
-	Changes map[string]map[string]uint64 `json:"-"`
-	// Skipped are the skipped rows of all tables by reason, such as "self"; nil: there are none.
-	Skipped map[string]uint64 `json:"skipped,omitzero"`
-	// Differences are activities that comparisons beside the stream have found, by kind and by how
-	// the ledger differed: missing, stray or changed.
-	Differences map[string]map[string]uint64 `json:"-"`
-}
-
-// Stats returns the current figures.
-func (f *Follower) Stats() Stats {
-	s := Stats{
-		Active: f.active.Load(), Trouble: *f.trouble.Load(), Log: *f.log.Load(), Snapshots: f.snapshots.Load(),
-		Changes: make(map[string]map[string]uint64), Differences: make(map[string]map[string]uint64),
-	}
-	for kind, counts := range f.differences {
-		s.Differences[kind] = make(map[string]uint64)
-		for how := range sorts {
-			s.Differences[kind][how.String()] = counts[how].Load()
-		}
-	}
-	for table, counts := range f.counts {
-		s.Changes[table] = map[string]uint64{
-			"recorded": counts.recorded.Load(), "ignored": counts.ignored.Load(),
-			"skipped": s.skip(counts),
-		}
-	}
-	if end, at := f.walEnd.Load(), f.recorded.Load(); (s.Active || s.Trouble != "") && end > at {
-		s.Behind, s.Lag = end-at, time.Since(time.Unix(0, f.committed.Load())).Seconds()
-	}
-	return s
-}
-
-// skip adds the skipped rows of a table to [Stats.Skipped], and returns how many there are.
-func (s *Stats) skip(of *counts) (all uint64) {
-	for why, count := range of.skipped {
-		n := count.Load()
-		if n > 0 && s.Skipped == nil {
-			s.Skipped = make(map[string]uint64)
-		}
-		if n > 0 {
-			s.Skipped[string(why)] += n
-		}
-		all += n
-	}
-	return all
+	audited          atomic.Int64              // that of the ledger's position
+	idle             chan struct{}             // has an element if a look found nothing to record
 }
 
 // StopError is an error that waiting does not mend: somebody has to change the source or the file
@@ -151,6 +89,23 @@ func (e *StopError) Unwrap() error { return e.error }
 
 // New returns a follower that records through r, or, if r is nil, can only look at the source.
 func New(r *activity.Recorder, o Options) *Follower {
+	o = o.withDefaults(r)
+	f := &Follower{
+		options: o, log: o.Log, recorder: r, mapper: newMapper(o.Tables, o.Kinds), fingerprint: o.Tables.fingerprint(o.Kinds),
+		source:   &source{tables: o.Tables, url: o.URL, name: "feedfilter_" + strings.ToLower(o.Name)},
+		limits:   limits{time.Minute, auditPatience, auditAgain},
+		figures:  newFigures(o.Tables),
+		progress: progress{idle: make(chan struct{}, 1)},
+	}
+	f.invalid = invalidRows{o.Skip, o.Log, o.HashID, f.figures.changes}
+	if r != nil {
+		f.source.ledger = r.LedgerID()
+	}
+	return f
+}
+
+// withDefaults returns the options of a follower that records through r.
+func (o Options) withDefaults(r *activity.Recorder) Options {
 	if o.Kinds == nil {
 		o.Kinds = r.Kinds()
 	}
@@ -158,25 +113,11 @@ func New(r *activity.Recorder, o Options) *Follower {
 		o.HashID = func(string) string { return "..." }
 	}
 	o.Log = o.Log.With("source_name", o.Name)
-	f := &Follower{
-		Options: o, recorder: r, fingerprint: o.Tables.fingerprint(o.Kinds), silence: time.Minute,
-		idle:          make(chan struct{}, 1),
-		auditPatience: auditPatience, auditAgain: auditAgain, differences: make(map[string]*[sorts]atomic.Uint64),
-		source: source{mapper: newMapper(o.Tables, o.Kinds), url: o.URL, name: "feedfilter_" + strings.ToLower(o.Name)},
-	}
-	for _, kind := range o.Tables.Kinds() {
-		f.differences[kind] = new([sorts]atomic.Uint64)
-	}
-	if r != nil {
-		f.ledger = r.LedgerID()
-	}
-	f.say("")
-	f.log.Store(&KeptLog{})
-	return f
+	return o
 }
 
-// say sets [Stats.Trouble].
-func (f *Follower) say(trouble string) { f.trouble.Store(&trouble) }
+// Name returns the name of the source.
+func (f *Follower) Name() string { return f.options.Name }
 
 // Run follows the source until ctx ends, and then returns nil. Otherwise the error wraps a
 // [StopError].
@@ -185,22 +126,22 @@ func (f *Follower) Run(ctx context.Context) error {
 		err := f.follow(ctx)
 		_, stop := errors.AsType[*StopError](err)
 		held := errors.Is(err, ledger.ErrHeld)
-		f.say(trouble(err))
+		f.figures.say(trouble(err))
 		switch {
 		case ctx.Err() != nil || errors.Is(err, errResynced):
 			return nil //nolint:nilerr // it was told to end
-		case stop && f.Resync && !f.whole: // the stream cannot go on
-			f.Log.WarnContext(ctx, "cannot follow the source: reading it whole", "error", err)
+		case stop && f.options.Resync && !f.whole: // the stream cannot go on
+			f.log.WarnContext(ctx, "cannot follow the source: reading it whole", "error", err)
 			f.whole = true
 			continue
 		case stop:
-			return fmt.Errorf("follow source %q: %w", f.Name, err)
+			return fmt.Errorf("follow source %q: %w", f.options.Name, err)
 		case err == nil: // the tables have to be read whole
 			continue
 		case held && !waiting:
-			f.Log.InfoContext(ctx, "another process follows the source: waiting", "by", err)
+			f.log.InfoContext(ctx, "another process follows the source: waiting", "by", err)
 		case !held:
-			f.Log.WarnContext(ctx, "cannot follow the source: trying again", "error", err)
+			f.log.WarnContext(ctx, "cannot follow the source: trying again", "error", err)
 		}
 		waiting = held
 		if pause(ctx, retryPause) != nil {
@@ -214,7 +155,7 @@ func (f *Follower) follow(ctx context.Context) error {
 	if err := f.mayLease(ctx); err != nil {
 		return err
 	}
-	src, err := f.recorder.Follow(ctx, f.Name, f.Holder, f.tables.Kinds(), leaseTime, f.Resync)
+	src, err := f.recorder.Follow(ctx, f.options.Name, f.options.Holder, f.options.Tables.Kinds(), leaseTime, f.options.Resync)
 	if err != nil {
 		if _, taken := errors.AsType[*ledger.FollowedError](err); taken {
 			return &StopError{err}
@@ -233,7 +174,7 @@ func (f *Follower) follow(ctx context.Context) error {
 	ending, stop := context.WithTimeout(context.WithoutCancel(ctx), endTimeout)
 	defer stop()
 	if ended := src.Renew(ending, 0, f.followed(src)); ended != nil && !errors.Is(ended, ledger.ErrFenced) {
-		f.Log.WarnContext(ctx, "cannot end the lease: another process has to wait for its end", "error", ended)
+		f.log.WarnContext(ctx, "cannot end the lease: another process has to wait for its end", "error", ended)
 	}
 	return err
 }
@@ -241,21 +182,21 @@ func (f *Follower) follow(ctx context.Context) error {
 // mayLease returns an error if another ledger follows the source under this name, for which this
 // one has no lease yet. With the lease, the kinds would be those of a source that is never read.
 func (f *Follower) mayLease(ctx context.Context) error {
-	if slices.ContainsFunc(f.recorder.Sources(), func(s ledger.Source) bool { return s.Name == f.Name }) {
+	if slices.ContainsFunc(f.recorder.Sources(), func(s ledger.Source) bool { return s.Name == f.options.Name }) {
 		return nil
 	}
-	conn, err := f.connect(ctx, false)
+	conn, err := f.source.connect(ctx, false)
 	if err != nil {
 		return err
 	}
 	defer conn.Close(context.WithoutCancel(ctx)) //nolint:errcheck // it only read
-	return f.wantOwn(ctx, conn)
+	return f.source.wantOwn(ctx, conn)
 }
 
 // followed returns until when the ledger lacks nothing that the source committed, by the ledger's
 // clock; zero: not known.
 func (f *Follower) followed(src *activity.Source) time.Time {
-	until := f.lacksAfter.Load()
+	until := f.progress.lacksAfter.Load()
 	if until == nil {
 		return time.Time{}
 	}
@@ -270,7 +211,7 @@ func (f *Follower) renew(ctx context.Context, src *activity.Source, lost context
 	for {
 		select {
 		case <-tick.C:
-		case <-f.idle:
+		case <-f.progress.idle:
 		case <-ctx.Done():
 			return
 		}
@@ -281,15 +222,15 @@ func (f *Follower) renew(ctx context.Context, src *activity.Source, lost context
 }
 
 func (f *Follower) withLease(ctx context.Context, src *activity.Source) error {
-	conn, err := f.connect(ctx, false)
+	conn, err := f.source.connect(ctx, false)
 	if err != nil {
 		return err
 	}
 	defer conn.Close(context.WithoutCancel(ctx)) //nolint:errcheck // nothing is open
-	report, err := f.inspect(ctx, conn)
-	if err == nil && len(report.Problems) > 0 && f.Create {
-		if err = f.create(ctx, conn, report.Problems); err == nil {
-			report, err = f.inspect(ctx, conn)
+	report, err := f.source.inspect(ctx, conn)
+	if err == nil && len(report.Problems) > 0 && f.options.Create {
+		if err = f.source.create(ctx, conn, report.Problems); err == nil {
+			report, err = f.source.inspect(ctx, conn)
 		}
 	}
 	if err != nil {
@@ -306,18 +247,18 @@ func (f *Follower) withLease(ctx context.Context, src *activity.Source) error {
 	if err != nil {
 		return err
 	}
-	f.Log.InfoContext(ctx, "following the source", "position", o.at.String())
-	f.recorded.Store(uint64(o.at.lsn))
-	f.audited.Store(o.at.audited)
-	f.walEnd.Store(max(uint64(o.at.lsn), f.walEnd.Load()))
-	f.committed.CompareAndSwap(0, time.Now().UnixNano())
-	f.active.Store(true)
-	defer f.active.Store(false)
-	f.say("")
+	f.log.InfoContext(ctx, "following the source", "position", o.at.String())
+	f.progress.recorded.Store(uint64(o.at.lsn))
+	f.progress.audited.Store(o.at.audited)
+	f.progress.walEnd.Store(max(uint64(o.at.lsn), f.progress.walEnd.Load()))
+	f.progress.committed.CompareAndSwap(0, time.Now().UnixNano())
+	f.figures.active.Store(true)
+	defer f.figures.active.Store(false)
+	f.figures.say("")
 	err = f.stream(ctx, src, conn, o)
-	f.say(trouble(err)) // before it is not active: the lag goes on
+	f.figures.say(trouble(err)) // before it is not active: the lag goes on
 	if errors.Is(err, errLacks) || errors.Is(err, ledger.ErrStrayRow) {
-		f.Log.WarnContext(ctx, "reading the source whole again", "error", err)
+		f.log.WarnContext(ctx, "reading the source whole again", "error", err)
 		return src.StartOver(ctx)
 	}
 	return err
@@ -332,7 +273,7 @@ type origin struct {
 
 // start returns where to stream from: the ledger's position, or that of a new snapshot.
 func (f *Follower) start(ctx context.Context, src *activity.Source, look *pgx.Conn) (o *origin, err error) {
-	conn, err := f.connect(ctx, true)
+	conn, err := f.source.connect(ctx, true)
 	if err != nil {
 		return nil, err
 	}
@@ -342,7 +283,7 @@ func (f *Follower) start(ctx context.Context, src *activity.Source, look *pgx.Co
 		}
 	}()
 	o = &origin{conn: conn}
-	if o.known, err = f.catalogOf(ctx, look); err != nil {
+	if o.known, err = f.source.catalogOf(ctx, look); err != nil {
 		return nil, err
 	}
 	why, err := f.whyRead(ctx, src, look, o)
@@ -350,17 +291,17 @@ func (f *Follower) start(ctx context.Context, src *activity.Source, look *pgx.Co
 		return nil, err
 	}
 	if why == "" {
-		if err := f.wantAll(ctx, look); err != nil { // partitions may have been made since the last inspection
+		if err := f.source.wantAll(ctx, look); err != nil { // partitions may have been made since the last inspection
 			return nil, err
 		}
-		return o, f.freeSlot(ctx, look)
+		return o, f.source.freeSlot(ctx, look)
 	}
-	f.say("the tables are read whole: " + why)
-	f.Log.InfoContext(ctx, "reading the source whole", "reason", why)
+	f.figures.say("the tables are read whole: " + why)
+	f.log.InfoContext(ctx, "reading the source whole", "reason", why)
 	if o.at, o.known, err = f.snapshot(ctx, src, look); err != nil {
 		return nil, err
 	}
-	if f.Resync {
+	if f.options.Resync {
 		return nil, errResynced
 	}
 	is, err := serverOf(ctx, o.conn)
@@ -373,7 +314,7 @@ func (f *Follower) start(ctx context.Context, src *activity.Source, look *pgx.Co
 // whyRead returns why the tables have to be read whole; "": the stream goes on from the ledger's
 // position, which it notes in o.
 func (f *Follower) whyRead(ctx context.Context, src *activity.Source, look *pgx.Conn, o *origin) (string, error) {
-	state, err := f.slotState(ctx, look)
+	state, err := f.source.slotState(ctx, look)
 	if err != nil {
 		return "", err
 	}
@@ -385,7 +326,7 @@ func (f *Follower) whyRead(ctx context.Context, src *activity.Source, look *pgx.
 	_, begun := parseBegun(src.Position)
 	switch {
 	case state == slotForeign:
-		return "", &StopError{fmt.Errorf("the replication slot %s is not one of follow: drop it", f.name)}
+		return "", &StopError{fmt.Errorf("the replication slot %s is not one of follow: drop it", f.source.name)}
 	case begun:
 		return "an earlier read was interrupted", nil
 	case !known:
@@ -402,22 +343,6 @@ func (f *Follower) whyRead(ctx context.Context, src *activity.Source, look *pgx.
 	o.at = at
 	o.at.timeline = is.timeline
 	return is.leftOf(ctx, o.conn, at)
-}
-
-// correctRow is what to do about a row that is not valid.
-const correctRow = "correct the row, or skip such rows without --on-error stop"
-
-// refuse logs a row that gives an invalid activity, and returns an error that stops, or nil to skip
-// the row.
-func (f *Follower) refuse(ctx context.Context, bad *rowError) error {
-	of := f.Log.With("table", bad.table, "row", bad.row(f.HashID), "error", bad.cause)
-	if !f.Skip {
-		of.ErrorContext(ctx, "a row of the source is not valid")
-		return &StopError{fmt.Errorf("%w: %s", bad, correctRow)}
-	}
-	f.counts[bad.table].skipped[bad.why].Add(1)
-	of.WarnContext(ctx, "skipped a row of the source", "reason", string(bad.why))
-	return nil
 }
 
 // trouble returns an error in words that show no ids and no addresses.

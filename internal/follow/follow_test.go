@@ -70,6 +70,9 @@ func newAppOf(t *testing.T, sql, tables string, kinds *activity.Kinds) *app {
 	return a
 }
 
+// logTo replaces the log.
+func (f *Follower) logTo(log *slog.Logger) { f.log, f.invalid.log = log, log }
+
 func (a *app) connect() {
 	a.t.Helper()
 	conn, err := pgx.Connect(a.t.Context(), a.server.URL())
@@ -329,15 +332,15 @@ func TestCheck(t *testing.T) {
 	if !slices.Equal(mend, want) {
 		t.Errorf("problems:\n%s\nwant\n%s", strings.Join(mend, "\n"), strings.Join(want, "\n"))
 	}
-	conn, err := f.connect(t.Context(), false)
+	conn, err := f.source.connect(t.Context(), false)
 	must(t, err)
 	t.Cleanup(func() { _ = conn.Close(context.Background()) })
-	must(t, f.create(t.Context(), conn, report.Problems))
+	must(t, f.source.create(t.Context(), conn, report.Problems))
 	if report, err = f.Check(t.Context(), false); err != nil || len(report.Problems) > 0 {
 		t.Errorf("after it was mended: %v, %v", report.Problems, err)
 	}
 	f = a.follower("one")
-	f.Create = false
+	f.options.Create = false
 	a.exec(`ALTER TABLE blocks RENAME blocked_id TO victim_id`)
 	if _, stop := errors.AsType[*StopError](f.Run(t.Context())); !stop {
 		t.Error("a mapped column is missing, and the follower goes on")

@@ -77,7 +77,7 @@ func TestFollowSlowLedger(t *testing.T) {
 	a.reached()
 	a.wantMapped()
 	stop()
-	must(t, f.dropSlot(t.Context(), a.conn))
+	must(t, f.source.dropSlot(t.Context(), a.conn))
 	a.exec(fmt.Sprintf(insert, 2))
 	f = a.follower("two")
 	stop = a.start(f)

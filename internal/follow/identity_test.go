@@ -73,7 +73,7 @@ func wantReady(t *testing.T, takes func() bool) {
 			t.Logf("%s, create %v", name, create)
 			a.exec(sql)
 			f := a.follower("one")
-			f.Create = create
+			f.options.Create = create
 			if !create { // somebody runs what the check says
 				report, err := f.Check(t.Context(), true)
 				must(t, err)
@@ -140,7 +140,7 @@ func TestIdentitiesUnready(t *testing.T) {
 			}
 			f := a.follower("one")
 			if strings.Contains(c.sql, "reader") {
-				f.url = strings.Replace(f.url, "postgres@", "reader@", 1)
+				f.source.url = strings.Replace(f.source.url, "postgres@", "reader@", 1)
 			} else if err := f.Run(t.Context()); err == nil {
 				t.Error("it is followed")
 			}

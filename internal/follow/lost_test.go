@@ -32,7 +32,7 @@ func TestFollowSlotAhead(t *testing.T) {
 	stop()
 	a.exec(`DELETE FROM blocks`)
 	a.exec(`INSERT INTO blocks (blocker_id, blocked_id) VALUES (1, 3)`)
-	must(t, f.dropSlot(t.Context(), a.conn))
+	must(t, f.source.dropSlot(t.Context(), a.conn))
 	a.exec(`SELECT pg_create_logical_replication_slot('feedfilter_app', 'pgoutput')`)
 	a.exec(`INSERT INTO blocks (blocker_id, blocked_id) VALUES (1, 4)`)
 	a.start(a.follower("two"))
@@ -52,7 +52,7 @@ func TestFollowUnpublished(t *testing.T) {
 		a.exec(lost)
 		a.exec(`INSERT INTO blocks (blocker_id, blocked_id) SELECT 1, count(*) + 2 FROM blocks`)
 		if f := a.follower("two"); lost[0] == 'A' {
-			f.Create = false
+			f.options.Create = false
 			if err := f.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "publication") {
 				t.Fatalf("a table is not published: %v", err)
 			}
@@ -95,7 +95,7 @@ func (g *rig) lease() (at position) {
 	for n := range uint32(2) {
 		roots[n] = fmt.Sprint("app.T", n)
 	}
-	g.r = &receiver{f: f, decoder: newDecoder(f.mapper, roots), events: make(chan event, maxGroup)}
+	g.r = &receiver{f: f, decoder: newDecoder(f.mapper, f.figures.changes, roots), events: make(chan event, maxGroup)}
 	at, _ = parsePosition(g.src.Position)
 	return at
 }
@@ -347,7 +347,7 @@ func TestFollowStrayRow(t *testing.T) {
 	a.start(f)
 	a.reached()
 	a.wantMapped()
-	if n := f.snapshots.Load(); n != 1 {
+	if n := f.figures.snapshots.Load(); n != 1 {
 		t.Errorf("the source was read %d times", n)
 	}
 }
@@ -361,7 +361,7 @@ func TestFollowRowsAfterFullRead(t *testing.T) {
 	stop := a.start(f)
 	a.reached()
 	stop()
-	must(t, f.dropSlot(t.Context(), a.conn))
+	must(t, f.source.dropSlot(t.Context(), a.conn))
 	f = a.follower("two")
 	a.start(f)
 	soon(t, "the full read", func() bool { return f.Stats().Active })
@@ -389,7 +389,7 @@ func TestFollowFileChanged(t *testing.T) {
 	a.tables = whole
 	f := a.follower("two")
 	stop = a.start(f)
-	soon(t, "the full read", func() bool { return f.snapshots.Load() > 0 })
+	soon(t, "the full read", func() bool { return f.figures.snapshots.Load() > 0 })
 	a.reached() // before that, the next one reads it whole, too
 	a.wantMapped()
 	stop()
@@ -397,7 +397,7 @@ func TestFollowFileChanged(t *testing.T) {
 	a.start(f)
 	a.exec(`INSERT INTO list_members VALUES (7, 9, 'accepted')`)
 	a.reached()
-	if f.snapshots.Load() > 0 {
+	if f.figures.snapshots.Load() > 0 {
 		t.Error("the file has not changed, and the source was read whole")
 	}
 }
@@ -410,13 +410,13 @@ func TestFollowSlotHeld(t *testing.T) {
 	stop := a.start(f)
 	a.reached()
 	stop()
-	conn, err := f.connect(t.Context(), true)
+	conn, err := f.source.connect(t.Context(), true)
 	must(t, err)
 	t.Cleanup(func() { _ = conn.Close(context.Background()) })
 	_, err = conn.Exec(t.Context(), "SET wal_sender_timeout = 0")
 	must(t, err)
-	must(t, pglogrepl.StartReplication(t.Context(), conn.PgConn(), f.name, 0, pglogrepl.StartReplicationOptions{
-		Mode: pglogrepl.LogicalReplication, PluginArgs: []string{"proto_version '1'", "publication_names '" + f.name + "'"},
+	must(t, pglogrepl.StartReplication(t.Context(), conn.PgConn(), f.source.name, 0, pglogrepl.StartReplicationOptions{
+		Mode: pglogrepl.LogicalReplication, PluginArgs: []string{"proto_version '1'", "publication_names '" + f.source.name + "'"},
 	}))
 	a.exec(`INSERT INTO blocks (blocker_id, blocked_id) VALUES (1, 2)`)
 	a.start(a.follower("two"))

@@ -308,7 +308,7 @@ func (g *rig) stream(m *model, first pglogrepl.LSN, cut bool) {
 		if at.lsn < first {
 			at = position{lsn: first, tables: "x"}
 		}
-		g.r.f.Skip = true
+		g.r.f.invalid.skip = true
 		messages := append(m.describe(), at.lsn)
 		for _, tx := range m.log {
 			if tx.end > at.lsn {

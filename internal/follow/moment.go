@@ -30,8 +30,8 @@ type moment struct {
 
 // newMoment creates the slot of a read, and begins to read in its snapshot.
 func (f *Follower) newMoment(ctx context.Context, exporter, conn *pgx.Conn, r *reading) (m moment, err error) {
-	if r.slot == f.name {
-		if err := f.dropSlot(ctx, conn); err != nil {
+	if r.slot == f.source.name {
+		if err := f.source.dropSlot(ctx, conn); err != nil {
 			return m, err
 		}
 	}
@@ -43,12 +43,12 @@ func (f *Follower) newMoment(ctx context.Context, exporter, conn *pgx.Conn, r *r
 	if m.tx, err = conn.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}); err != nil {
 		return m, err
 	}
-	if _, err = conn.Exec(ctx, "SET TRANSACTION SNAPSHOT '"+snapshot.name+"'"); err == nil && r.slot == f.name {
+	if _, err = conn.Exec(ctx, "SET TRANSACTION SNAPSHOT '"+snapshot.name+"'"); err == nil && r.slot == f.source.name {
 		m.next, err = nextTransaction(ctx, exporter)
 	}
 	_ = exporter.Close(ctx) // a temporary slot must not keep the source's log for as long as the read takes
 	if err == nil {
-		m.known, err = f.catalogOf(ctx, conn)
+		m.known, err = f.source.catalogOf(ctx, conn)
 	}
 	if err != nil {
 		_ = m.tx.Rollback(context.WithoutCancel(ctx))
@@ -104,14 +104,14 @@ func (f *Follower) resume(ctx context.Context, conn *pgx.Conn, is server, b *beg
 	if b == nil || b.tables != f.fingerprint || is != (server{b.system, b.timeline}) {
 		return m, false, nil
 	}
-	if err := f.freeSlot(ctx, conn); err != nil {
+	if err := f.source.freeSlot(ctx, conn); err != nil {
 		return m, false, err
 	}
-	state, err := f.slotState(ctx, conn)
+	state, err := f.source.slotState(ctx, conn)
 	if err != nil || state != slotReady {
 		return m, false, err
 	}
-	if confirmed, err := f.checkSlot(ctx, conn, b.lsn); err != nil || confirmed != b.lsn {
+	if confirmed, err := f.source.checkSlot(ctx, conn, b.lsn); err != nil || confirmed != b.lsn {
 		return m, false, nil //nolint:nilerr // another slot has the name
 	}
 	m.lsn, m.next = b.lsn, b.next
@@ -122,13 +122,13 @@ func (f *Follower) resume(ctx context.Context, conn *pgx.Conn, is server, b *beg
 	err = conn.QueryRow(ctx, `SELECT pg_current_wal_insert_lsn() || '@' || s, pg_snapshot_xmin(s)::text::bigint
 		FROM pg_current_snapshot() AS s`).Scan(&m.seen, &oldest)
 	if err == nil {
-		m.known, err = f.catalogOf(ctx, conn)
+		m.known, err = f.source.catalogOf(ctx, conn)
 	}
 	if err != nil || oldest < b.next || !m.known.grewFrom(b.catalog) || m.known.timeline != fmt.Sprintf("%08X", is.timeline) {
 		_ = m.tx.Rollback(context.WithoutCancel(ctx))
 		return m, false, err
 	}
-	f.Log.InfoContext(ctx, "going on with the full read that was interrupted", "position", b.lsn.String())
+	f.log.InfoContext(ctx, "going on with the full read that was interrupted", "position", b.lsn.String())
 	return m, true, nil
 }
 

@@ -189,7 +189,7 @@ func TestFollowReadResumes(t *testing.T) {
 			}
 			f := a.follower("two")
 			log := new(lockedLog)
-			f.Log = slog.New(slog.NewTextHandler(log, nil))
+			f.logTo(slog.New(slog.NewTextHandler(log, nil)))
 			stop := a.start(f)
 			soon(t, "the second process to have read", func() bool { return f.Stats().Active })
 			a.exec(confirmAll)
@@ -249,7 +249,7 @@ func TestFollowReadBeginsAgain(t *testing.T) {
 			a.exec(`DELETE FROM blocks WHERE blocked_id = 3`)
 			f := a.follower("two")
 			log := new(lockedLog)
-			f.Log = slog.New(slog.NewTextHandler(log, nil))
+			f.logTo(slog.New(slog.NewTextHandler(log, nil)))
 			a.start(f)
 			soon(t, "a new slot", func() bool { return strings.Contains(log.String(), "creating a replication slot") })
 			open(`COMMIT`)

@@ -24,7 +24,7 @@ func TestFollowCutOff(t *testing.T) {
 	t.Parallel()
 	a := newApp(t)
 	f, proxy := a.through("one")
-	f.silence = 3 * time.Second
+	f.limits.silence = 3 * time.Second
 	a.start(f)
 	a.reached()
 	for _, fault := range []func(){proxy.Cut, proxy.Stall, func() { proxy.Truncate(20) }} {

@@ -96,7 +96,7 @@ func TestColumnGrants(t *testing.T) {
 		CREATE PUBLICATION feedfilter_app FOR TABLE ONLY t WITH (publish_via_partition_root = true);
 		CREATE ROLE reader LOGIN REPLICATION; INSERT INTO t VALUES ('1', '2', 'x')`, identityFile, activity.BuiltinKinds())
 	f := a.follower("one")
-	f.url, f.Create = strings.Replace(f.url, "postgres@", "reader@", 1), false
+	f.source.url, f.options.Create = strings.Replace(f.source.url, "postgres@", "reader@", 1), false
 	for _, want := range []string{
 		"public.t may not be read; run:\n  GRANT SELECT ON public.t TO \"reader\";",
 		"public.t: \"v\" may not be read; run:\n  GRANT SELECT (\"v\") ON public.t TO \"reader\";",

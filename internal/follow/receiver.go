@@ -17,17 +17,29 @@ import (
 // Receiver records the events of a source that sends its changes: see [Receiver.Receive]. It may be
 // used by several goroutines.
 type Receiver struct {
-	// follower has what both ways of following share: the mapping of rows and what becomes of those
-	// that are not valid, the name of the source, and the figures. It does not run.
-	follower *Follower
-	now      func() time.Time
+	name        string // of the source
+	recorder    *activity.Recorder
+	mapper      mapper
+	invalid     invalidRows
+	fingerprint string // of the file of tables
+	figures     *figures
+	now         func() time.Time
 }
 
-// NewReceiver returns a receiver for the source of f, which must not run.
-func NewReceiver(f *Follower) *Receiver { return &Receiver{follower: f, now: time.Now} }
+// NewReceiver returns a receiver that records through rec. Of the options, it needs Name and
+// Tables, and takes Kinds, Skip, Log and HashID.
+func NewReceiver(rec *activity.Recorder, o Options) *Receiver {
+	o = o.withDefaults(rec)
+	r := &Receiver{
+		name: o.Name, recorder: rec, mapper: newMapper(o.Tables, o.Kinds), fingerprint: o.Tables.fingerprint(o.Kinds),
+		figures: newFigures(o.Tables), now: time.Now,
+	}
+	r.invalid = invalidRows{o.Skip, o.Log, o.HashID, r.figures.changes}
+	return r
+}
 
 // Name returns the name of the source.
-func (r *Receiver) Name() string { return r.follower.Name }
+func (r *Receiver) Name() string { return r.name }
 
 // Received counts events of the tables.
 type Received struct {
@@ -47,9 +59,8 @@ func (r *Receiver) Receive(ctx context.Context, events Events) (Received, error)
 	if err != nil {
 		return Received{}, err
 	}
-	f := r.follower
 	// The holder is the same in all processes, so any of them may record the next events.
-	src, err := f.recorder.Follow(ctx, f.Name, "events", f.tables.Kinds(), leaseTime, false)
+	src, err := r.recorder.Follow(ctx, r.name, "events", r.mapper.tables.Kinds(), leaseTime, false)
 	if taken, ok := errors.AsType[*ledger.FollowedError](err); ok {
 		return Received{}, refused(activity.CodeFollowed, "%v", taken)
 	}
@@ -70,7 +81,7 @@ func (r *Receiver) Receive(ctx context.Context, events Events) (Received, error)
 	if err == nil {
 		err = src.Reach(ctx)
 	}
-	f.active.Store(err == nil)
+	r.figures.active.Store(err == nil)
 	if _, invalid := errors.AsType[*activity.InvalidError](err); invalid {
 		return i.got, err
 	}
@@ -98,7 +109,7 @@ func (r *Receiver) sort(events Events) (all []change, err error) {
 		if e == nil {
 			continue
 		}
-		c := change{Event: e, index: n, tables: r.follower.named(e.Source.table())}
+		c := change{Event: e, index: n, tables: r.mapper.named(e.Source.table())}
 		if e.Op == "r" {
 			c.snapshot = cmp.Or(strings.Trim(string(e.Source.Snapshot), `"`), "true")
 		}
@@ -127,7 +138,6 @@ func at(index int, err error) error {
 // intake records the events of a call.
 type intake struct {
 	receiver *Receiver
-	follower *Follower // of the receiver
 	source   *activity.Source
 	at       eventPosition // after pending; without tables: the ledger's is not one of them
 	why      string        // there are no tables
@@ -136,14 +146,14 @@ type intake struct {
 }
 
 func newIntake(r *Receiver, src *activity.Source) *intake {
-	i := &intake{receiver: r, follower: r.follower, source: src}
+	i := &intake{receiver: r, source: src}
 	at, ok := parseEventPosition(src.Position)
 	switch {
 	case src.Position == "":
-		i.at.tables = r.follower.fingerprint
+		i.at.tables = r.fingerprint
 	case !ok:
 		i.why = "the ledger's position is not one of events of this version"
-	case at.tables != r.follower.fingerprint:
+	case at.tables != r.fingerprint:
 		i.why = "the file of tables has changed"
 	default:
 		i.at = at
@@ -206,7 +216,7 @@ func (i *intake) takeRead(ctx context.Context, c change) error {
 		if err := i.source.StartOver(ctx); err != nil {
 			return err
 		}
-		i.at.tables = i.follower.fingerprint
+		i.at.tables = i.receiver.fingerprint
 		i.at.begin(of, at)
 	}
 	err := i.add(ctx, c, true)
@@ -236,14 +246,14 @@ func (i *intake) finish(ctx context.Context) error {
 	if err := i.flush(ctx); err != nil {
 		return err
 	}
-	if err := i.sweep(ctx, i.follower.tables.Kinds(), activity.SourceChange{Reading: true}); err != nil {
+	if err := i.sweep(ctx, i.receiver.mapper.tables.Kinds(), activity.SourceChange{Reading: true}); err != nil {
 		return err
 	}
 	i.at.reading = false
 	if err := i.flush(ctx); err != nil {
 		return err
 	}
-	i.follower.snapshots.Add(1)
+	i.receiver.figures.snapshots.Add(1)
 	return i.settle(ctx)
 }
 
@@ -263,7 +273,7 @@ func (i *intake) sweep(ctx context.Context, kinds []string, c activity.SourceCha
 		group = group[:0]
 		return err
 	}
-	err := i.follower.recorder.Export(ctx, "", func(a activity.Activity) error {
+	err := i.receiver.recorder.Export(ctx, "", func(a activity.Activity) error {
 		if !slices.Contains(kinds, a.Kind) {
 			return nil
 		}
@@ -308,7 +318,7 @@ func (i *intake) add(ctx context.Context, c change, reading bool) error {
 	for n, t := range c.tables {
 		changes, err := i.change(c.Event, t, at)
 		if bad, invalid := errors.AsType[*rowError](err); invalid {
-			if err := i.follower.refuse(ctx, bad); err != nil {
+			if err := i.receiver.invalid.refuse(ctx, bad); err != nil {
 				return refused(CodeInvalidRow, "%s: %s", bad.clear(), correctRow)
 			}
 			count = &i.got.Skipped
@@ -330,7 +340,7 @@ func (i *intake) add(ctx context.Context, c change, reading bool) error {
 func (i *intake) truncate(ctx context.Context, c change) error {
 	var kinds []string
 	for _, t := range c.tables {
-		if slices.ContainsFunc(i.follower.tables, func(o Table) bool { return o.Kind == t.Kind && o.Table != t.Table }) {
+		if slices.ContainsFunc(i.receiver.mapper.tables, func(o Table) bool { return o.Kind == t.Kind && o.Table != t.Table }) {
 			return refused(CodeSnapshotNeeded,
 				"%s was truncated, and other tables give the kind %s: take a new snapshot", t.Table, t.Kind)
 		}
@@ -346,7 +356,7 @@ func (i *intake) truncate(ctx context.Context, c change) error {
 // change returns the changes of what a table gives. With a [*rowError], which says that the new row
 // is not valid, it returns the changes of all else.
 func (i *intake) change(e *Event, t *Table, at time.Time) (changes []activity.SourceChange, err error) {
-	skip := i.follower.Skip
+	skip := i.receiver.invalid.skip
 	var before, after row
 	if e.Op == "u" || e.Op == "d" {
 		before, err = e.row(t, "before", e.Before, nil)
@@ -364,17 +374,18 @@ func (i *intake) change(e *Event, t *Table, at time.Time) (changes []activity.So
 		}
 	}
 	if before != nil && err == nil && !skip { // where PostgreSQL has no old value, Debezium has 0 or ""
-		_, _, err = i.follower.gives(t, before)
+		_, _, err = i.receiver.mapper.gives(t, before)
 		if bad, invalid := errors.AsType[*rowError](err); invalid {
 			return nil, incomplete(t, "before is not valid: %v", bad)
 		}
 	}
 	if err == nil && (refused == nil || before != nil) {
-		changes, err = i.follower.changes(t, at, before, after)
+		changes, err = i.receiver.mapper.changes(t, at, before, after)
 	}
 	err = cmp.Or(err, refused)
 	if _, invalid := errors.AsType[*rowError](err); err != nil && !invalid {
 		return nil, incomplete(t, "%v", err)
 	}
+	i.receiver.figures.changes[t.Table].add(changes, err)
 	return changes, err
 }

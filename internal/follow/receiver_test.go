@@ -337,7 +337,7 @@ func TestPositionsOfOlderVersions(t *testing.T) {
 	t.Parallel()
 	s := newSink(t)
 	s.want(t, recorded(1), pg("c", "blocks", 100, 110, "", block(1, 2)))
-	src, err := s.recorder.Follow(t.Context(), "app", "events", s.tables.Kinds(), 0, false)
+	src, err := s.recorder.Follow(t.Context(), "app", "events", s.mapper.tables.Kinds(), 0, false)
 	must(t, err)
 	old := ledger.Position(`{"tables":"` + s.fingerprint + `","last":{"txn":100,"at":110},"events":[7]}`)
 	must(t, src.Record(t.Context(), old, nil))

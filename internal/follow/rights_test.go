@@ -80,11 +80,11 @@ func TestFollowMayNotFreeSlot(t *testing.T) {
 	a.after()
 	stop()
 	owner := a.follower("two") // a superuser
-	conn, err := owner.connect(t.Context(), true)
+	conn, err := owner.source.connect(t.Context(), true)
 	must(t, err)
 	t.Cleanup(func() { _ = conn.Close(context.Background()) })
-	must(t, pglogrepl.StartReplication(t.Context(), conn.PgConn(), f.name, 0, pglogrepl.StartReplicationOptions{
-		Mode: pglogrepl.LogicalReplication, PluginArgs: []string{"proto_version '1'", "publication_names '" + f.name + "'"},
+	must(t, pglogrepl.StartReplication(t.Context(), conn.PgConn(), f.source.name, 0, pglogrepl.StartReplicationOptions{
+		Mode: pglogrepl.LogicalReplication, PluginArgs: []string{"proto_version '1'", "publication_names '" + f.source.name + "'"},
 	}))
 	err = f.Run(t.Context())
 	if _, stop := errors.AsType[*StopError](err); !stop || !strings.Contains(err.Error(), `GRANT pg_signal_backend TO "limited"`) {
@@ -101,7 +101,7 @@ func TestFollowCreateWaits(t *testing.T) {
 	open(`BEGIN; INSERT INTO blocks (blocker_id, blocked_id) VALUES (1, 2)`)
 	f := a.follower("one")
 	log := new(lockedLog)
-	f.Log = slog.New(slog.NewTextHandler(log, nil))
+	f.logTo(slog.New(slog.NewTextHandler(log, nil)))
 	a.start(f)
 	a.soonTrue("the follower to wait", `SELECT EXISTS (SELECT FROM pg_locks WHERE mode = 'AccessExclusiveLock' AND NOT granted)`)
 	asked, cancel := context.WithTimeout(t.Context(), time.Minute)

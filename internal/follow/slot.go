@@ -29,13 +29,13 @@ type exported struct {
 // createSlot creates the slot of a read. It waits for transactions of the source that are open, in
 // any of its databases, and says for which. look is another connection.
 func (f *Follower) createSlot(ctx context.Context, exporter, look *pgx.Conn, r *reading) (exported, error) {
-	f.Log.InfoContext(ctx, "creating a replication slot: this waits for open transactions of the source")
+	f.log.InfoContext(ctx, "creating a replication slot: this waits for open transactions of the source")
 	copied, err := copiesSlots(ctx, exporter)
 	if err != nil {
 		return exported{}, err
 	}
 	options := pglogrepl.CreateReplicationSlotOptions{
-		Mode: pglogrepl.LogicalReplication, SnapshotAction: "EXPORT_SNAPSHOT", Temporary: r.slot != f.name,
+		Mode: pglogrepl.LogicalReplication, SnapshotAction: "EXPORT_SNAPSHOT", Temporary: r.slot != f.source.name,
 	}
 	if copied && !options.Temporary {
 		options.SnapshotAction = "(SNAPSHOT 'export', FAILOVER)"
@@ -52,7 +52,7 @@ func (f *Follower) createSlot(ctx context.Context, exporter, look *pgx.Conn, r *
 	case limited.Err() != nil && ctx.Err() == nil:
 		return exported{}, fmt.Errorf("create replication slot %s: %w", r.slot, errOpen)
 	case err != nil:
-		return exported{}, fmt.Errorf("create replication slot %s: %w", r.slot, f.mayReplicate(exporter, err))
+		return exported{}, fmt.Errorf("create replication slot %s: %w", r.slot, f.source.mayReplicate(exporter, err))
 	}
 	at, err := pglogrepl.ParseLSN(made.ConsistentPoint)
 	return exported{made.SnapshotName, at}, err
@@ -67,12 +67,12 @@ func (f *Follower) tellWaits(ctx context.Context, process uint32, look *pgx.Conn
 	telling.Go(func() {
 		tick := time.NewTicker(waitsEvery)
 		defer tick.Stop()
-		before, known := *f.trouble.Load(), openTransaction{}
+		before, known := *f.figures.trouble.Load(), openTransaction{}
 		for {
 			select {
 			case <-quit:
 				if !audit {
-					f.say(before)
+					f.figures.say(before)
 				}
 				return
 			case <-tick.C:
@@ -82,10 +82,10 @@ func (f *Follower) tellWaits(ctx context.Context, process uint32, look *pgx.Conn
 				continue // what comes after the slot meets the same error
 			}
 			if !audit {
-				f.say(before + "; creating the replication slot waits for " + waits.String())
+				f.figures.say(before + "; creating the replication slot waits for " + waits.String())
 			}
 			if !waits.began.Equal(known.began) || waits.gid != known.gid || waits.process != known.process {
-				f.Log.WarnContext(ctx, "creating the replication slot waits for a transaction", "for", waits.String(), "do", waits.remedy())
+				f.log.WarnContext(ctx, "creating the replication slot waits for a transaction", "for", waits.String(), "do", waits.remedy())
 			}
 			known = waits
 		}

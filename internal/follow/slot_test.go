@@ -86,7 +86,7 @@ func TestFollowFailoverGoesOn(t *testing.T) {
 	}
 	stop()
 	again := a.follower("three") // an audit has a slot of its own
-	again.Resync = true
+	again.options.Resync = true
 	must(t, again.Run(t.Context()))
 	if n := again.Stats().Snapshots; n != 0 {
 		t.Errorf("%d full reads for a resync", n)
@@ -143,7 +143,7 @@ func TestFollowCopiesExistingSlot(t *testing.T) {
 	stop := a.start(f)
 	a.after()
 	stop()
-	conn, err := f.connect(t.Context(), true)
+	conn, err := f.source.connect(t.Context(), true)
 	must(t, err)
 	t.Cleanup(func() { _ = conn.Close(context.Background()) })
 	_, err = conn.PgConn().Exec(t.Context(), `ALTER_REPLICATION_SLOT feedfilter_app (FAILOVER false)`).ReadAll()
@@ -212,7 +212,7 @@ func TestFollowNamesOpenTransactions(t *testing.T) {
 	must(t, err)
 	f := a.follower("one")
 	log := new(lockedLog)
-	f.Log = slog.New(slog.NewTextHandler(log, nil))
+	f.logTo(slog.New(slog.NewTextHandler(log, nil)))
 	a.start(f)
 	prepared := `the prepared transaction "forgot'ten" of database "other", `
 	process := fmt.Sprintf(`the transaction of process %d (application "migration") of database "postgres", `, hangs.PgConn().PID())

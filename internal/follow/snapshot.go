@@ -32,7 +32,7 @@ const (
 // which the stream continues, and the catalog with which they were read.
 func (f *Follower) snapshot(ctx context.Context, src *activity.Source, conn *pgx.Conn) (position, *catalog, error) {
 	r := &reading{
-		slot: f.name, found: newFindings(), refuse: f.refuse, size: snapshotGroup,
+		slot: f.source.name, found: newFindings(), refuse: f.invalid.refuse, size: snapshotGroup,
 		record: func(ctx context.Context, group []finding) error { return f.recordBulk(ctx, src, changesOf(group)) },
 		began:  func(ctx context.Context, b begun) error { return src.Record(ctx, b.text(), nil) },
 	}
@@ -47,7 +47,7 @@ func (f *Follower) snapshot(ctx context.Context, src *activity.Source, conn *pgx
 		return position{}, nil, err
 	}
 	f.report(ctx, r.found)
-	f.snapshots.Add(1)
+	f.figures.snapshots.Add(1)
 	at.tables, at.catalog = f.fingerprint, known.sum()
 	return at, known, src.FinishBulk(ctx, at.text())
 }
@@ -65,7 +65,7 @@ func (f *Follower) recordBulk(ctx context.Context, src *activity.Source, group [
 		case ctx.Err() != nil || !f.group.failed(n, err):
 			return err
 		default:
-			f.Log.WarnContext(ctx, "the ledger is slow: recording in smaller groups", "changes", f.group.most())
+			f.log.WarnContext(ctx, "the ledger is slow: recording in smaller groups", "changes", f.group.most())
 		}
 	}
 	return nil
@@ -104,7 +104,7 @@ type reading struct {
 func (f *Follower) reread(
 	ctx context.Context, src *activity.Source, conn *pgx.Conn, r *reading,
 ) (at position, known *catalog, err error) {
-	dir, err := os.MkdirTemp(f.TempDir, "feedfilter-follow-")
+	dir, err := os.MkdirTemp(f.options.TempDir, "feedfilter-follow-")
 	if err != nil {
 		return at, nil, err
 	}
@@ -114,7 +114,7 @@ func (f *Follower) reread(
 	if at, known, err = f.read(ctx, src, conn, r, s); err != nil {
 		return at, nil, fmt.Errorf("read the tables: %w", err)
 	}
-	f.Log.DebugContext(ctx, "read the tables", "position", at.lsn.String())
+	f.log.DebugContext(ctx, "read the tables", "position", at.lsn.String())
 	r.touched.since(at.lsn)
 	if err := r.touched.await(ctx, f, at.lsn); err != nil {
 		return at, nil, err
@@ -134,7 +134,7 @@ func (f *Follower) reread(
 func (f *Follower) read(
 	ctx context.Context, src *activity.Source, conn *pgx.Conn, r *reading, to *spill,
 ) (at position, known *catalog, err error) {
-	exporter, err := f.connect(ctx, true)
+	exporter, err := f.source.connect(ctx, true)
 	if err != nil {
 		return at, nil, err
 	}
@@ -180,7 +180,7 @@ func (f *Follower) read(
 func (f *Follower) readTables(
 	ctx context.Context, src *activity.Source, conn *pgx.Conn, known *catalog, r *reading, to *spill,
 ) error {
-	in, m := partsOf(src), f.known(known)
+	in, m := partsOf(src), f.mapper.known(known)
 	for i := range m.tables {
 		t := &m.tables[i]
 		add := func(one *mapped) error {
@@ -213,10 +213,10 @@ func (f *Follower) readTables(
 // inspected and before the snapshot. All later looks would find what is lacking as it is known. As
 // the catalog is the known one before and after this inspection, the inspection is one of it.
 func (f *Follower) unaltered(ctx context.Context, conn *pgx.Conn, known *catalog) error {
-	if err := f.wantAll(ctx, conn); err != nil {
+	if err := f.source.wantAll(ctx, conn); err != nil {
 		return err
 	}
-	now, err := f.catalogOf(ctx, conn)
+	now, err := f.source.catalogOf(ctx, conn)
 	if err != nil {
 		return err
 	}
@@ -244,7 +244,7 @@ func (f *Follower) readTable(
 	defer rows.Close()
 	for n := 1; rows.Next(); n++ {
 		if n%1_000_000 == 0 {
-			f.Log.InfoContext(ctx, "reading the source", "table", t.Table, "rows", n)
+			f.log.InfoContext(ctx, "reading the source", "table", t.Table, "rows", n)
 		}
 		if err := p.row(ctx); err != nil {
 			return err

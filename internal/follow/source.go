@@ -87,7 +87,7 @@ func (r Report) Print(to io.Writer) error {
 
 // source is an app's database.
 type source struct {
-	mapper
+	tables Tables
 
 	url  string
 	name string // of the publication and the replication slot

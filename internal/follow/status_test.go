@@ -13,10 +13,10 @@ import (
 	"github.com/feedfilter/feedfilter/activity"
 )
 
-// status returns what a process knows of the source; f may be nil.
-func (a *app) status(f *Follower) Status {
+// status returns what a process knows of the source; local may be nil.
+func (a *app) status(local Local) Status {
 	a.t.Helper()
-	if all := Statuses(a.recorder, f); len(all) > 0 {
+	if all := Statuses(a.recorder, local); len(all) > 0 {
 		return all[0]
 	}
 	return Status{}
@@ -32,7 +32,8 @@ func TestStatus(t *testing.T) {
 		t.Errorf("before it follows: %+v", s)
 	}
 	var log logBuffer
-	f.Log, f.HashID = slog.New(slog.NewTextHandler(&log, nil)), func(id string) string { return "h_of_" + strings.Repeat("x", len(id)) }
+	f.logTo(slog.New(slog.NewTextHandler(&log, nil)))
+	f.invalid.hashID = func(id string) string { return "h_of_" + strings.Repeat("x", len(id)) }
 	stopped, _ := a.run(f)
 	a.reached()
 	soon(t, "both to know", func() bool {
@@ -85,7 +86,7 @@ func TestWatch(t *testing.T) {
 	a.reached()
 	stop()
 	f := a.follower("two")
-	conn, err := f.connect(t.Context(), false)
+	conn, err := f.source.connect(t.Context(), false)
 	must(t, err)
 	defer conn.Close(t.Context())
 	f.measure(t.Context())
@@ -99,7 +100,7 @@ func TestWatch(t *testing.T) {
 	if report, err := f.Check(t.Context(), false); err != nil || report.Slot != fmt.Sprintf("ready, keeps %d MiB of WAL", s.Kept>>20) {
 		t.Errorf("%+v, %v", report, err)
 	}
-	must(t, f.dropSlot(t.Context(), conn))
+	must(t, f.source.dropSlot(t.Context(), conn))
 	f.measure(t.Context())
 	if s := f.Stats().Log; s.Kept != 0 || s.Left != nil {
 		t.Errorf("without a slot: %+v", s)
@@ -190,9 +191,9 @@ func TestLogShowsNoIDs(t *testing.T) {
 			for _, hashed := range []bool{false, true} {
 				s := newSink(t)
 				var log logBuffer
-				s.Log, s.Skip = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug})), skip
+				s.invalid.log, s.invalid.skip = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug})), skip
 				if hashed {
-					s.HashID = func(text string) string { return fmt.Sprint("h_", len(text)) }
+					s.invalid.hashID = func(text string) string { return fmt.Sprint("h_", len(text)) }
 				}
 				_, err := s.send(t, pg("c", "blocks", 100, 100, "", `{"id":1,`+row+`}`))
 				if bad, refused := errors.AsType[*activity.InvalidError](err); refused == skip || refused && !strings.Contains(bad.Message, "secret") {

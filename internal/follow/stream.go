@@ -43,24 +43,24 @@ type event struct {
 // stream records the changes of the source from where o says, until ctx ends or the stream does. It
 // looks at the catalog on another connection, look, and closes that of o.
 func (f *Follower) stream(ctx context.Context, src *activity.Source, look *pgx.Conn, o *origin) error {
-	err := f.copySlot(ctx, look, o.conn)
+	err := f.source.copySlot(ctx, look, o.conn)
 	if err == nil { // the stream begins with what the source does not know that the ledger has
-		err = pglogrepl.StartReplication(ctx, o.conn.PgConn(), f.name, 0, pglogrepl.StartReplicationOptions{
-			Mode: pglogrepl.LogicalReplication, PluginArgs: []string{"proto_version '1'", "publication_names '" + f.name + "'"},
+		err = pglogrepl.StartReplication(ctx, o.conn.PgConn(), f.source.name, 0, pglogrepl.StartReplicationOptions{
+			Mode: pglogrepl.LogicalReplication, PluginArgs: []string{"proto_version '1'", "publication_names '" + f.source.name + "'"},
 		})
 	}
 	var confirmed pglogrepl.LSN
 	if err == nil {
-		confirmed, err = f.checkSlot(ctx, look, o.at.lsn) // which nobody else changes from now on
+		confirmed, err = f.source.checkSlot(ctx, look, o.at.lsn) // which nobody else changes from now on
 	}
 	if err != nil {
-		err = fmt.Errorf("start the stream at %s: %w", o.at.lsn, f.mayReplicate(o.conn, err))
+		err = fmt.Errorf("start the stream at %s: %w", o.at.lsn, f.source.mayReplicate(o.conn, err))
 		_ = o.conn.Close(context.WithoutCancel(ctx))
 		return err
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	r := &receiver{
-		f: f, conn: o.conn, decoder: newDecoder(f.known(o.known), o.known.roots), events: make(chan event, maxGroup),
+		f: f, conn: o.conn, decoder: newDecoder(f.mapper.known(o.known), f.figures.changes, o.known.roots), events: make(chan event, maxGroup),
 	}
 	r.from = o.at.lsn
 	r.seen, _ = parseSeen(o.at.seen) // parsed before
@@ -69,12 +69,12 @@ func (f *Follower) stream(ctx context.Context, src *activity.Source, look *pgx.C
 	var beside sync.WaitGroup
 	beside.Go(func() { r.run(ctx) })
 	beside.Go(func() { w.run(ctx) })
-	if f.Resync || f.ResyncEvery > 0 {
+	if f.options.Resync || f.options.ResyncEvery > 0 {
 		mend := make(chan *mending)
 		a.touched, a.mending = newTouched(partsOf(src)), mend
 		u := &auditor{f: f, src: src, known: o.known, server: server{o.at.system, o.at.timeline}, touched: a.touched, mend: mend}
 		beside.Go(func() {
-			if err := u.run(ctx); f.Resync {
+			if err := u.run(ctx); f.options.Resync {
 				cancel(cmp.Or(err, errResynced))
 			}
 		})
@@ -131,8 +131,8 @@ func (r *receiver) next(ctx context.Context) (event, error) {
 		m, err := r.conn.PgConn().ReceiveMessage(context.Background()) //nolint:contextcheck // deadlines cost less than contexts
 		switch {
 		case err != nil && ctx.Err() == nil && pgconn.Timeout(err):
-			if time.Since(heard) > r.f.silence {
-				return event{}, fmt.Errorf("the source has been silent for %v", r.f.silence)
+			if time.Since(heard) > r.f.limits.silence {
+				return event{}, fmt.Errorf("the source has been silent for %v", r.f.limits.silence)
 			}
 			continue
 		case err != nil:
@@ -158,14 +158,14 @@ func (r *receiver) read(ctx context.Context, data []byte) (e event, says bool, e
 		if err == nil && k.ReplyRequested {
 			err = r.status(ctx)
 		}
-		r.f.walEnd.Store(uint64(k.ServerWALEnd))
+		r.f.progress.walEnd.Store(uint64(k.ServerWALEnd))
 		return event{end: k.ServerWALEnd, at: k.ServerTime}, !r.open, err
 	case pglogrepl.XLogDataByteID:
 		x, err := pglogrepl.ParseXLogData(data[1:])
 		if err != nil {
 			return e, false, err
 		}
-		r.f.walEnd.Store(max(r.f.walEnd.Load(), uint64(x.ServerWALEnd)))
+		r.f.progress.walEnd.Store(max(r.f.progress.walEnd.Load(), uint64(x.ServerWALEnd)))
 		m, err := pglogrepl.Parse(x.WALData)
 		if err != nil {
 			return e, false, err
@@ -185,7 +185,7 @@ func (r *receiver) decode(ctx context.Context, m pglogrepl.Message) (e event, sa
 	}
 	switch bad, invalid := errors.AsType[*rowError](err); {
 	case invalid:
-		if err := r.f.refuse(ctx, bad); err != nil {
+		if err := r.f.invalid.refuse(ctx, bad); err != nil {
 			return e, false, err
 		}
 	case err != nil && !errors.Is(err, errLacks):
@@ -228,9 +228,9 @@ func (r *receiver) send(ctx context.Context, e event) bool {
 // status tells the source what the ledger has, so that it keeps no more than the rest. The source
 // answers. Reads end when the next status is due.
 func (r *receiver) status(ctx context.Context) error {
-	at := pglogrepl.LSN(r.f.recorded.Load())
-	if uint64(at) >= r.f.walEnd.Load() {
-		r.f.committed.Store(time.Now().UnixNano()) // nothing is lacking now
+	at := pglogrepl.LSN(r.f.progress.recorded.Load())
+	if uint64(at) >= r.f.progress.walEnd.Load() {
+		r.f.progress.committed.Store(time.Now().UnixNano()) // nothing is lacking now
 	}
 	err := pglogrepl.SendStandbyStatusUpdate(ctx, r.conn.PgConn(), pglogrepl.StandbyStatusUpdate{WALWritePosition: at, ReplyRequested: true})
 	if err != nil {
@@ -450,7 +450,7 @@ func (a *applier) prove(l lookedAt) error {
 	a.proved.to.catalog, a.received.to.catalog = l.sum, l.sum
 	if a.recording == nil && a.proved.to == a.at {
 		select {
-		case a.f.idle <- struct{}{}:
+		case a.f.progress.idle <- struct{}{}:
 		default:
 		}
 	}
@@ -460,7 +460,7 @@ func (a *applier) prove(l lookedAt) error {
 // tell notes until when the ledger lacks nothing, for the next renewal of the lease.
 func (a *applier) tell() {
 	if until := a.fresh.at(a.at.lsn); !until.IsZero() {
-		a.f.lacksAfter.Store(&until)
+		a.f.progress.lacksAfter.Store(&until)
 	}
 }
 
@@ -518,7 +518,7 @@ func (a *applier) recorded(ctx context.Context, err error) error {
 	}
 	if err != nil {
 		if ctx.Err() == nil && a.f.group.failed(r.changes, err) {
-			a.f.Log.WarnContext(ctx, "the ledger is slow: recording in smaller groups", "changes", a.f.group.most())
+			a.f.log.WarnContext(ctx, "the ledger is slow: recording in smaller groups", "changes", a.f.group.most())
 		}
 		return err // whether the ledger has the group is not known: a new lease tells
 	}
@@ -532,9 +532,9 @@ func (a *applier) recorded(ctx context.Context, err error) error {
 		a.idle = min(2*a.idle, maxIdle)
 	}
 	a.at = r.to
-	a.f.committed.Store(r.committed.UnixNano())
-	a.f.recorded.Store(uint64(a.at.lsn))
-	a.f.audited.Store(a.at.audited)
+	a.f.progress.committed.Store(r.committed.UnixNano())
+	a.f.progress.recorded.Store(uint64(a.at.lsn))
+	a.f.progress.audited.Store(a.at.audited)
 	a.tell()
 	return nil
 }

@@ -147,7 +147,7 @@ func (t *touched) forget(part int) {
 
 // await waits until the stream has been recorded up to a position. Nil does not wait.
 func (t *touched) await(ctx context.Context, f *Follower, at pglogrepl.LSN) error {
-	for t != nil && pglogrepl.LSN(f.recorded.Load()) < at {
+	for t != nil && pglogrepl.LSN(f.progress.recorded.Load()) < at {
 		if err := pause(ctx, 10*time.Millisecond); err != nil {
 			return context.Cause(ctx)
 		}

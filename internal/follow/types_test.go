@@ -137,9 +137,9 @@ func (a *app) wantType(kind, first, then string, ids [2][]string) {
 func (a *app) wantSame(n int) {
 	a.t.Helper()
 	f := a.follower("resync")
-	f.Resync = true
+	f.options.Resync = true
 	var log logBuffer
-	f.Log = slog.New(slog.NewTextHandler(&log, nil))
+	f.logTo(slog.New(slog.NewTextHandler(&log, nil)))
 	must(a.t, f.Run(a.t.Context()))
 	if want := fmt.Sprintf("differences=0 same=%d\n", n); !strings.Contains(log.String(), want) {
 		a.t.Errorf("want %q in\n%s", want, log.String())
@@ -154,7 +154,7 @@ func TestListElements(t *testing.T) {
 	const values = `VALUES ('1', '["2", "1", ""]'::jsonb), ('3', '{"a": "b"}'), ('4', '"x"'), ('5', '[1.5]'), ('6', '[["7"]]'), ('8', 'null'), ('9', '{}')`
 	a.exec(`INSERT INTO t ` + values)
 	f := a.follower("one")
-	f.Skip = true
+	f.invalid.skip = true
 	a.start(f)
 	a.reached()
 	wanted := []string{"block 1 2"}
@@ -230,7 +230,7 @@ func TestLatin1(t *testing.T) {
 	a.conn = conn
 	a.exec(`CREATE TABLE t (u text, v text); INSERT INTO t VALUES ('ä', 'ö')`)
 	f := a.follower("one")
-	f.url = url
+	f.source.url = url
 	a.start(f)
 	a.reached()
 	a.exec(`INSERT INTO t VALUES ('ä', 'é')`)

@@ -60,12 +60,12 @@ func (w *watcher) run(ctx context.Context) {
 // look compares the catalog with the known one, and returns the end of the source's log. Partitions
 // that were made since become known, if the stream has what is needed of their rows.
 func (w *watcher) look(ctx context.Context) (end pglogrepl.LSN, err error) {
-	ctx, cancel := context.WithTimeout(ctx, w.f.silence) // the source may hang
+	ctx, cancel := context.WithTimeout(ctx, w.f.limits.silence) // the source may hang
 	defer cancel()
 	var now *catalog
 	for changing := true; changing; {
 		var err error
-		if now, changing, err = w.f.catalogAfter(ctx, w.conn, w.known); err != nil {
+		if now, changing, err = w.f.source.catalogAfter(ctx, w.conn, w.known); err != nil {
 			return 0, err
 		}
 		if changing && pause(ctx, changingPause) != nil {
@@ -79,7 +79,7 @@ func (w *watcher) look(ctx context.Context) (end pglogrepl.LSN, err error) {
 		return 0, fmt.Errorf("%w: %s", errAltered, differs)
 	}
 	if len(now.lines) > len(w.known.lines) {
-		if err := w.f.wantAll(ctx, w.conn); err != nil {
+		if err := w.f.source.wantAll(ctx, w.conn); err != nil {
 			return 0, err
 		}
 		now.types, now.enums = w.known.types, w.known.enums // those of the table itself

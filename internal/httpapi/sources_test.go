@@ -32,7 +32,7 @@ func receiving(t testing.TB, activities activity.Activities, c httpapi.Config) *
 	must(t, err)
 	recorder, _ := activities.(*activity.Recorder)
 	c.Activities = activities
-	c.Events = follow.NewReceiver(follow.New(recorder, follow.Options{Name: "app", Tables: tables, Log: slog.New(slog.DiscardHandler)}))
+	c.Events = follow.NewReceiver(recorder, follow.Options{Name: "app", Tables: tables, Log: slog.New(slog.DiscardHandler)})
 	return httpapi.New(c)
 }
 
