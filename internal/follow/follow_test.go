@@ -2,13 +2,12 @@ package follow
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
 	"math/rand/v2"
+	"path/filepath"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -18,6 +17,7 @@ import (
 
 	"github.com/feedfilter/feedfilter/activity"
 	"github.com/feedfilter/feedfilter/activity/ledger"
+	"github.com/feedfilter/feedfilter/favfilter"
 	"github.com/feedfilter/feedfilter/internal/pgtest"
 )
 
@@ -54,6 +54,21 @@ type app struct {
 	recorder *activity.Recorder
 	tables   Tables
 	waits    int // calls of after
+}
+
+// openLedger opens a ledger that follows the tables of a file, of no source yet.
+func openLedger(t *testing.T, file string, kinds *activity.Kinds) *app {
+	t.Helper()
+	a := &app{t: t}
+	var err error
+	a.tables, err = ParseTables([]byte(file), kinds)
+	must(t, err)
+	a.ledger, err = ledger.Open(t.Context(), "sqlite:"+filepath.Join(t.TempDir(), "ledger.db"), ledger.Options{Pages: 16})
+	must(t, err)
+	a.recorder, err = activity.Open(t.Context(), activity.Config{Ledger: a.ledger, Store: &favfilter.Memory{}, Kinds: kinds})
+	must(t, err)
+	t.Cleanup(func() { a.recorder.Close(); _ = a.ledger.Close() })
+	return a
 }
 
 func newApp(t *testing.T) *app {
@@ -310,65 +325,10 @@ func TestFollowTakeover(t *testing.T) {
 	a.wantMapped()
 }
 
-// What a source lacks is reported with the SQL that mends it, and Create runs it.
-func TestCheck(t *testing.T) {
-	t.Parallel()
-	a := newApp(t)
-	f := a.follower("one")
-	report, err := f.Check(t.Context(), false)
-	must(t, err)
-	var mend []string
-	for _, p := range report.Problems {
-		mend = append(mend, p.Mend)
-	}
-	want := []string{
-		"ALTER TABLE public.blocks REPLICA IDENTITY FULL", `ALTER TABLE "App"."Mutes" REPLICA IDENTITY FULL`,
-		"ALTER TABLE public.list_accepted REPLICA IDENTITY FULL", "ALTER TABLE public.list_members REPLICA IDENTITY FULL",
-		"ALTER TABLE public.list_rest REPLICA IDENTITY FULL",
-		`DROP PUBLICATION IF EXISTS "feedfilter_app"; CREATE PUBLICATION "feedfilter_app" FOR TABLE "public"."list_members", ONLY "App"."Mutes", ONLY "public"."blocks" WITH (publish_via_partition_root = true)`,
-	}
-	slices.Sort(mend)
-	slices.Sort(want)
-	if !slices.Equal(mend, want) {
-		t.Errorf("problems:\n%s\nwant\n%s", strings.Join(mend, "\n"), strings.Join(want, "\n"))
-	}
-	conn, err := f.source.connect(t.Context(), false)
-	must(t, err)
-	t.Cleanup(func() { _ = conn.Close(context.Background()) })
-	must(t, f.source.create(t.Context(), conn, report.Problems))
-	if report, err = f.Check(t.Context(), false); err != nil || len(report.Problems) > 0 {
-		t.Errorf("after it was mended: %v, %v", report.Problems, err)
-	}
-	f = a.follower("one")
-	f.options.Create = false
-	a.exec(`ALTER TABLE blocks RENAME blocked_id TO victim_id`)
-	if _, stop := errors.AsType[*StopError](f.Run(t.Context())); !stop {
-		t.Error("a mapped column is missing, and the follower goes on")
-	}
-}
-
-// Columns that the stream lacks, or whose type is no id or time, are refused by name.
-func TestCheckColumns(t *testing.T) {
-	t.Parallel()
-	const sql = `CREATE TABLE b (u numeric, v bigint GENERATED ALWAYS AS (1) STORED, since text, until date, PRIMARY KEY (u, since, until));`
-	a := newAppOf(t, sql, `{"tables": [{"table": "b", "kind": "block", "user": "u", "target": "v", "since": "since", "until": "until", "while": ["w"]}]}`,
-		activity.BuiltinKinds())
-	report, err := a.follower("one").Check(t.Context(), false)
-	must(t, err)
-	var all []string
-	for _, p := range report.Problems {
-		all = append(all, p.What)
-	}
-	text := strings.Join(all, "\n")
-	for _, want := range []string{
-		`column "u" has the type numeric: an id has one of smallint`, `column "v" is generated`, `column "since" has the type text: a time has one of`,
-		`b has no column "w"`, `the old value of "v" is not in the stream`,
-	} {
-		if strings.Count(text, want) != 1 {
-			t.Errorf("%q is not once in\n%s", want, text)
-		}
-	}
-	if len(all) != 6 || strings.Contains(text, `"until"`) { // with the publication
-		t.Errorf("%d problems:\n%s", len(all), text)
+// A follower renews its lease several times before its end, and one that was killed keeps others
+// from following for less than 10 seconds.
+func TestLeaseTimes(t *testing.T) {
+	if 3*renewEvery > leaseTime || leaseTime+retryPause >= 10*time.Second {
+		t.Errorf("a lease of %v, renewed every %v, and asked for every %v", leaseTime, renewEvery, retryPause)
 	}
 }

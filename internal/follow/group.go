@@ -3,9 +3,13 @@ package follow
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
+	"github.com/jackc/pglogrepl"
 	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/feedfilter/feedfilter/activity"
 )
 
 const (
@@ -19,6 +23,109 @@ const (
 	// ledger ends one after 5 seconds.
 	fastGroup = time.Second
 )
+
+// mark is a part of the stream that ends with a transaction, or within one after a part of it.
+type mark struct {
+	to        position  // but for what the stream does not tell: catalog and audited
+	changes   int       // of the stream up to there, since it began
+	committed time.Time // when the source committed the last transaction
+}
+
+// group is what was received of the stream, and is not recorded yet: transactions, and parts of
+// large ones. It leaves out what the ledger has already. It is for one goroutine.
+type group struct {
+	size    *groupSize
+	changes []activity.SourceChange
+	cuts    int  // changes of the stream before these
+	whole   mark // all of changes that may be recorded: whole transactions and parts
+
+	replay replay
+	within pglogrepl.LSN // a transaction of which the ledger had a part when the stream began
+	done   int           // the changes of that part
+	read   *seen         // what the read of the tables has seen after the position; nil: nothing
+
+	open  transaction // begun; zero: none is
+	n     int         // changes of it so far
+	skips bool        // the ledger has it, and the position is behind it
+}
+
+// newGroup returns an empty group of a stream that begins at a position.
+func newGroup(at position, again replay, size *groupSize) *group {
+	g := &group{size: size, replay: again, within: at.within, done: at.done, whole: mark{to: at, committed: time.Now()}}
+	g.read, _ = parseSeen(at.seen) // parsed before
+	return g
+}
+
+// full reports whether the group has all that a transaction of the ledger takes.
+func (g *group) full() bool { return len(g.changes) > g.size.most() }
+
+// take adds an event. The error says that the source has another history than the ledger.
+func (g *group) take(e event) (err error) {
+	if e.begin.commit > 0 {
+		g.open, g.n = e.begin, 0
+		if g.skips, err = g.replay.skips(e.begin); err != nil {
+			return err
+		}
+		if !g.skips {
+			g.whole.committed = e.at
+		}
+	}
+	if g.skips {
+		g.skips = e.end == 0 // it ends
+		return nil
+	}
+	for _, c := range e.changes {
+		g.add(c)
+	}
+	if e.end > g.whole.to.lsn {
+		return g.end(e)
+	}
+	return nil
+}
+
+// add adds a change of the open transaction.
+func (g *group) add(c activity.SourceChange) {
+	g.n++
+	if g.open.commit == g.within && g.n <= g.done {
+		return // recorded before
+	}
+	g.changes = append(g.changes, c)
+	if end := g.cuts + len(g.changes); end-g.whole.changes > g.size.part() {
+		g.whole.to.done, g.whole.to.within, g.whole.changes = g.n, g.open.commit, end
+	}
+}
+
+// end ends the open transaction, or moves the position while none is open.
+func (g *group) end(e event) error {
+	if err := g.replay.passed(e.end); err != nil {
+		return err
+	}
+	to := &g.whole.to
+	if g.open.commit == to.within { // otherwise that transaction is still to come
+		to.done, to.within = 0, 0
+	}
+	if g.open.commit > 0 {
+		to.last = g.open
+	}
+	to.lsn, g.open = e.end, transaction{}
+	g.whole.committed, g.whole.changes = e.at, g.cuts+len(g.changes)
+	if g.read != nil && e.end >= g.read.until {
+		to.seen, g.read = "", nil
+	}
+	return nil
+}
+
+// changesOf returns how many changes of the group a mark has.
+func (g *group) changesOf(m mark) int { return m.changes - g.cuts }
+
+// cut takes what a mark has out of the group.
+func (g *group) cut(m mark) []activity.SourceChange {
+	n := g.changesOf(m)
+	cut := g.changes[:n]
+	g.changes = slices.Clone(g.changes[n:])
+	g.cuts += n
+	return cut
+}
 
 // groupSize is how many changes a transaction of the ledger takes. The ledger bounds the time of a
 // transaction, so a slow ledger would never record a group that is too large, however often it is

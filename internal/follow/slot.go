@@ -30,15 +30,8 @@ type exported struct {
 // any of its databases, and says for which. look is another connection.
 func (f *Follower) createSlot(ctx context.Context, exporter, look *pgx.Conn, r *reading) (exported, error) {
 	f.log.InfoContext(ctx, "creating a replication slot: this waits for open transactions of the source")
-	copied, err := copiesSlots(ctx, exporter)
-	if err != nil {
-		return exported{}, err
-	}
 	options := pglogrepl.CreateReplicationSlotOptions{
 		Mode: pglogrepl.LogicalReplication, SnapshotAction: "EXPORT_SNAPSHOT", Temporary: r.slot != f.source.name,
-	}
-	if copied && !options.Temporary {
-		options.SnapshotAction = "(SNAPSHOT 'export', FAILOVER)"
 	}
 	limited, cancel := ctx, context.CancelFunc(func() {})
 	if r.patience > 0 {
@@ -163,17 +156,8 @@ func preparedTransactions(ctx context.Context, conn *pgx.Conn) ([]openTransactio
 	})
 }
 
-// copiesSlots reports whether standbys of the source's version can keep copies of its slots.
-func copiesSlots(ctx context.Context, conn *pgx.Conn) (can bool, err error) {
-	err = conn.QueryRow(ctx, `SELECT current_setting('server_version_num')::int >= 170000`).Scan(&can)
-	if err != nil {
-		return false, fmt.Errorf("read the version of the source: %w", err)
-	}
-	return can, nil
-}
-
-// copySlot lets standbys keep copies of a slot that was made without: by an earlier version of
-// follow or of PostgreSQL, or by hand. The slot must not be in use.
+// copySlot lets standbys keep copies of the slot: whoever made it, follow, an earlier version of it
+// or of PostgreSQL, or somebody by hand. The slot must not be in use.
 func (s *source) copySlot(ctx context.Context, look, replicating *pgx.Conn) error {
 	var lacks bool // earlier versions have no such column
 	err := look.QueryRow(ctx, `SELECT coalesce(bool_or(to_jsonb(r) ->> 'failover' = 'false'), false)

@@ -246,6 +246,34 @@ func TestFollowNamesOpenTransactions(t *testing.T) {
 	}
 }
 
+// When the slot is there, health no longer says for whom it waited, while the tables are read.
+func TestWaitEnds(t *testing.T) {
+	t.Parallel()
+	a := newApp(t)
+	open, err := pgx.Connect(t.Context(), a.server.URL())
+	must(t, err)
+	defer open.Close(context.Background()) //nolint:errcheck // of a test
+	_, err = open.Exec(t.Context(), `BEGIN; CREATE TABLE unrelated ()`)
+	must(t, err)
+	f := a.follower("one")
+	exporter, err := f.source.connect(t.Context(), true)
+	must(t, err)
+	defer exporter.Close(context.Background()) //nolint:errcheck // of a test
+	f.figures.say("the tables are read")
+	ended := make(chan error)
+	go func() {
+		_, err := f.createSlot(t.Context(), exporter, a.conn, &reading{slot: f.source.name})
+		ended <- err
+	}()
+	soon(t, "for whom it waits", func() bool { return strings.Contains(f.Stats().Trouble, "waits for the transaction of process") })
+	_, err = open.Exec(t.Context(), `ROLLBACK`)
+	must(t, err)
+	must(t, <-ended)
+	if got := f.Stats().Trouble; got != "the tables are read" {
+		t.Errorf("trouble: %s", got)
+	}
+}
+
 // lockedLog is a log of several goroutines.
 type lockedLog struct {
 	mu   sync.Mutex

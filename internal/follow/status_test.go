@@ -8,8 +8,6 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/jackc/pglogrepl"
-
 	"github.com/feedfilter/feedfilter/activity"
 )
 
@@ -107,56 +105,6 @@ func TestWatch(t *testing.T) {
 	}
 }
 
-// All rows that are not valid are counted, and the first are listed by table and columns.
-func TestReadInvalid(t *testing.T) {
-	t.Parallel()
-	a := newApp(t)
-	f := a.follower("one")
-	report, err := f.Check(t.Context(), true)
-	must(t, err)
-	if report.Invalid != 0 || report.Rows != nil {
-		t.Errorf("%+v", report)
-	}
-	a.exec(`INSERT INTO blocks (blocker_id, blocked_id) SELECT n, n FROM generate_series(1, 30) n`)
-	a.exec(`INSERT INTO blocks (blocker_id, blocked_id) VALUES (1, 2), (NULL, 3)`)
-	a.exec(`INSERT INTO "App"."Mutes" VALUES ('00000000-0000-0000-0000-000000000001', '')`)
-	a.exec(`INSERT INTO list_members VALUES (1, 2, 'accepted')`)
-	report, err = f.Check(t.Context(), true)
-	must(t, err)
-	const first = `table blocks, row blocked_id="1" blocker_id="1": target: a user cannot block themselves`
-	if report.Invalid != 31 || len(report.Rows) != maxListed || report.Rows[0] != first {
-		t.Errorf("%d: %q, want %q first", report.Invalid, report.Rows, first)
-	}
-	a.exec(`DELETE FROM blocks`)
-	report, err = f.Check(t.Context(), true)
-	must(t, err)
-	var text strings.Builder
-	must(t, report.Print(&text))
-	if !strings.Contains(text.String(), "1 rows are not valid, such as:\n- table App.Mutes, row Post=\"\" account_id=\"00000000-") {
-		t.Errorf("%s", text.String())
-	}
-}
-
-// A source that never pauses, and does not ask, hears what the ledger has, and so need not keep it.
-func TestConfirmsUnderTraffic(t *testing.T) {
-	t.Parallel()
-	a := newApp(t)
-	a.exec(`ALTER ROLE CURRENT_USER SET wal_sender_timeout = 0`)
-	a.start(a.follower("one"))
-	a.reached()
-	a.exec(`INSERT INTO blocks (blocker_id, blocked_id) VALUES (1, 2)`)
-	var confirmed bool
-	var at pglogrepl.LSN
-	must(t, a.conn.QueryRow(t.Context(), `SELECT pg_current_wal_flush_lsn()`).Scan(&at))
-	for i := 0; i < 50_000 && !confirmed; i++ {
-		a.exec(`INSERT INTO blocks (blocker_id, blocked_id) VALUES (1, $1)`, 10+i)
-		must(t, a.conn.QueryRow(t.Context(), `SELECT confirmed_flush_lsn >= $1::text::pg_lsn FROM pg_replication_slots`, at.String()).Scan(&confirmed))
-	}
-	if !confirmed {
-		t.Errorf("%v is not confirmed", at)
-	}
-}
-
 // logBuffer is a log that goroutines write.
 type logBuffer struct {
 	mu   sync.Mutex
@@ -205,30 +153,5 @@ func TestLogShowsNoIDs(t *testing.T) {
 				}
 			}
 		}
-	}
-}
-
-// The size of a table that the server has never counted is not known, and not 0. Afterwards, and of
-// an empty table, it is.
-func TestCheckOfUncountedTables(t *testing.T) {
-	a := newApp(t)
-	a.exec(`CREATE TABLE full_one (a int, b int); CREATE TABLE empty_one (a int, b int)`)
-	a.exec(`ALTER TABLE full_one SET (autovacuum_enabled = false)`)
-	a.exec(`INSERT INTO full_one SELECT i, i + 1 FROM generate_series(1, 5000) i`)
-	tables, err := ParseTables([]byte(`{"tables": [{"table": "full_one", "kind": "block", "user": "a", "target": "b"},
-		{"table": "empty_one", "kind": "block", "user": "a", "target": "b"}]}`), a.recorder.Kinds())
-	must(t, err)
-	sizes := func() string {
-		t.Helper()
-		report, err := New(a.recorder, Options{Name: "sizes", URL: a.server.URL(), Tables: tables, Log: slog.New(slog.DiscardHandler)}).Check(t.Context(), false)
-		must(t, err)
-		return strings.Join(report.Tables, "; ")
-	}
-	if got := sizes(); got != "public.full_one: its rows were never counted: run ANALYZE; public.empty_one: some 0 rows" {
-		t.Errorf("before: %s", got)
-	}
-	a.exec(`ANALYZE full_one`)
-	if got := sizes(); got != "public.full_one: some 5000 rows; public.empty_one: some 0 rows" {
-		t.Errorf("after: %s", got)
 	}
 }

@@ -15,6 +15,9 @@ import (
 // source with many tables, take at most half of the time of their connection.
 const shortLook = 5 * time.Millisecond
 
+// lookEvery is how often the source is looked at, at least.
+const lookEvery = time.Second
+
 // changingPause is the time between two looks at whether a transaction still changes the catalog.
 const changingPause = 5 * time.Millisecond
 
@@ -86,4 +89,38 @@ func (w *watcher) look(ctx context.Context) (end pglogrepl.LSN, err error) {
 		w.known = now
 	}
 	return now.end, nil
+}
+
+// looks are what the looks at the catalog prove. It is for one goroutine.
+type looks struct {
+	begin chan<- struct{} // tells the watcher to look
+	ended <-chan lookedAt
+
+	busy   bool      // a look is in progress
+	looked mark      // what it proves
+	proved mark      // may be recorded
+	sum    uint64    // of the catalog
+	last   time.Time // when the last look ended
+	fresh  freshness
+}
+
+// look begins a look that proves what was received. Without more to prove, it does so only if the
+// last look was some time ago.
+func (l *looks) look(received mark, more bool) {
+	if l.busy || !more && time.Since(l.last) < lookEvery {
+		return
+	}
+	l.looked, l.busy = received, true
+	l.begin <- struct{}{}
+}
+
+// take takes what a look has found.
+func (l *looks) take(found lookedAt) error {
+	l.busy, l.last = false, time.Now()
+	if found.err != nil {
+		return found.err
+	}
+	l.fresh.saw(found.end, found.began)
+	l.proved, l.sum = l.looked, found.sum
+	return nil
 }

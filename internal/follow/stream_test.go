@@ -2,10 +2,8 @@ package follow
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -19,50 +17,6 @@ import (
 	"github.com/feedfilter/feedfilter/activity/ledger"
 	"github.com/feedfilter/feedfilter/favfilter"
 )
-
-// The slot is ahead of the ledger, so the stream lacks rows: another process created it again,
-// or the ledger was set back. The source is read whole.
-func TestFollowSlotAhead(t *testing.T) {
-	t.Parallel()
-	a := newApp(t)
-	a.exec(`INSERT INTO blocks (blocker_id, blocked_id) VALUES (1, 2)`)
-	f := a.follower("one")
-	stop := a.start(f)
-	a.reached()
-	stop()
-	a.exec(`DELETE FROM blocks`)
-	a.exec(`INSERT INTO blocks (blocker_id, blocked_id) VALUES (1, 3)`)
-	must(t, f.source.dropSlot(t.Context(), a.conn))
-	a.exec(`SELECT pg_create_logical_replication_slot('feedfilter_app', 'pgoutput')`)
-	a.exec(`INSERT INTO blocks (blocker_id, blocked_id) VALUES (1, 4)`)
-	a.start(a.follower("two"))
-	a.reached()
-	a.wantMapped()
-}
-
-// A table was not in the publication for a time, so the stream lacks rows. The source is read
-// whole.
-func TestFollowUnpublished(t *testing.T) {
-	t.Parallel()
-	a := newApp(t)
-	stop := a.start(a.follower("one"))
-	a.reached()
-	for _, lost := range []string{`ALTER PUBLICATION feedfilter_app DROP TABLE blocks`, `DROP PUBLICATION feedfilter_app`} {
-		stop()
-		a.exec(lost)
-		a.exec(`INSERT INTO blocks (blocker_id, blocked_id) SELECT 1, count(*) + 2 FROM blocks`)
-		if f := a.follower("two"); lost[0] == 'A' {
-			f.options.Create = false
-			if err := f.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "publication") {
-				t.Fatalf("a table is not published: %v", err)
-			}
-			a.exec(`ALTER PUBLICATION feedfilter_app ADD TABLE ONLY blocks`) // by hand
-		}
-		stop = a.start(a.follower("three"))
-		a.reached()
-		a.wantMapped()
-	}
-}
 
 // rig is a ledger that follows a stream of the test's own making.
 type rig struct {
@@ -138,52 +92,6 @@ func (g *rig) apply(from position, all []event) {
 	close(events)
 	if err := a.run(g.t.Context()); err == nil || !strings.Contains(err.Error(), "the stream ended") {
 		g.t.Fatal(err)
-	}
-}
-
-// openLedger opens a ledger that follows the tables of a file, of no source yet.
-func openLedger(t *testing.T, file string, kinds *activity.Kinds) *app {
-	t.Helper()
-	a := &app{t: t}
-	var err error
-	a.tables, err = ParseTables([]byte(file), kinds)
-	must(t, err)
-	a.ledger, err = ledger.Open(t.Context(), "sqlite:"+filepath.Join(t.TempDir(), "ledger.db"), ledger.Options{Pages: 16})
-	must(t, err)
-	a.recorder, err = activity.Open(t.Context(), activity.Config{Ledger: a.ledger, Store: &favfilter.Memory{}, Kinds: kinds})
-	must(t, err)
-	t.Cleanup(func() { a.recorder.Close(); _ = a.ledger.Close() })
-	return a
-}
-
-// Two deployments with ledgers of their own follow one database. The second is refused while it has
-// the name of the first, which goes on, and follows with a name of its own.
-func TestFollowForTwoLedgers(t *testing.T) {
-	t.Parallel()
-	a := newApp(t)
-	first := a.follower("one")
-	a.start(first)
-	a.exec(`INSERT INTO blocks (blocker_id, blocked_id) VALUES (1, 2)`)
-	a.reached()
-	other := openLedger(t, appTables, activity.BuiltinKinds())
-	other.server, other.conn = a.server, a.conn
-	err := other.follower("two").Run(t.Context())
-	if _, stop := errors.AsType[*StopError](err); !stop || !strings.Contains(err.Error(), "feedfilter_app is in use for another ledger: give this one a --source-name") {
-		t.Errorf("the second deployment: %v", err)
-	}
-	f := New(other.recorder, Options{
-		Name: "second", URL: a.server.URL(), Tables: slices.Clone(other.tables), Holder: "two", Create: true, TempDir: t.TempDir(),
-		Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
-	})
-	other.start(f)
-	other.reached()
-	a.exec(`INSERT INTO blocks (blocker_id, blocked_id) VALUES (1, 3)`)
-	for _, one := range []*app{a, other} {
-		one.reached()
-		one.wantMapped()
-	}
-	if first.Stats().Snapshots != 1 || f.Stats().Snapshots != 1 {
-		t.Errorf("%d and %d full reads, want one each", first.Stats().Snapshots, f.Stats().Snapshots)
 	}
 }
 
@@ -328,102 +236,6 @@ func TestFollowConfirms(t *testing.T) {
 	a.wantMapped()
 }
 
-// The ledger lost a row that the source removes. The source is read whole, once.
-func TestFollowStrayRow(t *testing.T) {
-	t.Parallel()
-	a := newApp(t)
-	a.exec(`INSERT INTO blocks (blocker_id, blocked_id) VALUES (1, 2), (1, 3)`)
-	stop := a.start(a.follower("one"))
-	a.reached()
-	stop()
-	src, err := a.recorder.Follow(t.Context(), "app", "any", a.tables.Kinds(), time.Minute, false)
-	must(t, err)
-	must(t, src.Record(t.Context(), src.Position, []activity.SourceChange{
-		{User: "1", Kind: "block", Target: "2", At: time.Now(), Whole: true}, {User: "1", Kind: "block", Target: "3", At: time.Now(), Whole: true},
-	}))
-	must(t, src.Renew(t.Context(), 0, time.Time{}))
-	a.exec(`DELETE FROM blocks WHERE blocked_id = 2`)
-	f := a.follower("two")
-	a.start(f)
-	a.reached()
-	a.wantMapped()
-	if n := f.figures.snapshots.Load(); n != 1 {
-		t.Errorf("the source was read %d times", n)
-	}
-}
-
-// Two rows give an activity that the ledger has already: after a full read, it ends with the last.
-func TestFollowRowsAfterFullRead(t *testing.T) {
-	t.Parallel()
-	a := newApp(t)
-	a.exec(`INSERT INTO blocks (blocker_id, blocked_id) VALUES (1, 2), (1, 2)`)
-	f := a.follower("one")
-	stop := a.start(f)
-	a.reached()
-	stop()
-	must(t, f.source.dropSlot(t.Context(), a.conn))
-	f = a.follower("two")
-	a.start(f)
-	soon(t, "the full read", func() bool { return f.Stats().Active })
-	for _, want := range []int{1, 0} {
-		a.exec(`DELETE FROM blocks WHERE id = (SELECT min(id) FROM blocks)`)
-		a.reached()
-		a.wantMapped()
-		if rows, err := a.ledger.All(t.Context(), nil, 10); err != nil || len(rows) != 2*want {
-			t.Errorf("%d rows in the ledger, %v, want %d", len(rows), err, 2*want)
-		}
-	}
-}
-
-// The file of tables has changed, of the same kinds: the source is read whole.
-func TestFollowFileChanged(t *testing.T) {
-	t.Parallel()
-	a := newApp(t)
-	a.exec(`INSERT INTO list_members VALUES (7, 8, 'accepted')`)
-	whole := a.tables
-	a.tables = slices.Clone(whole)
-	a.tables[2].Where = map[string]string{"state": "asked"}
-	stop := a.start(a.follower("one"))
-	a.reached()
-	stop()
-	a.tables = whole
-	f := a.follower("two")
-	stop = a.start(f)
-	soon(t, "the full read", func() bool { return f.figures.snapshots.Load() > 0 })
-	a.reached() // before that, the next one reads it whole, too
-	a.wantMapped()
-	stop()
-	f = a.follower("three")
-	a.start(f)
-	a.exec(`INSERT INTO list_members VALUES (7, 9, 'accepted')`)
-	a.reached()
-	if f.figures.snapshots.Load() > 0 {
-		t.Error("the file has not changed, and the source was read whole")
-	}
-}
-
-// A process that was stopped still holds the slot. Another takes it.
-func TestFollowSlotHeld(t *testing.T) {
-	t.Parallel()
-	a := newApp(t)
-	f := a.follower("one")
-	stop := a.start(f)
-	a.reached()
-	stop()
-	conn, err := f.source.connect(t.Context(), true)
-	must(t, err)
-	t.Cleanup(func() { _ = conn.Close(context.Background()) })
-	_, err = conn.Exec(t.Context(), "SET wal_sender_timeout = 0")
-	must(t, err)
-	must(t, pglogrepl.StartReplication(t.Context(), conn.PgConn(), f.source.name, 0, pglogrepl.StartReplicationOptions{
-		Mode: pglogrepl.LogicalReplication, PluginArgs: []string{"proto_version '1'", "publication_names '" + f.source.name + "'"},
-	}))
-	a.exec(`INSERT INTO blocks (blocker_id, blocked_id) VALUES (1, 2)`)
-	a.start(a.follower("two"))
-	a.reached()
-	a.wantMapped()
-}
-
 // Within a transaction, the source's word of how far it has read is no position.
 func TestKeepaliveWithinTransaction(t *testing.T) {
 	r := &receiver{f: &Follower{}}
@@ -439,10 +251,22 @@ func TestKeepaliveWithinTransaction(t *testing.T) {
 	}
 }
 
-// A follower renews its lease several times before its end, and one that was killed keeps others
-// from following for less than 10 seconds.
-func TestLeaseTimes(t *testing.T) {
-	if 3*renewEvery > leaseTime || leaseTime+retryPause >= 10*time.Second {
-		t.Errorf("a lease of %v, renewed every %v, and asked for every %v", leaseTime, renewEvery, retryPause)
+// A source that never pauses, and does not ask, hears what the ledger has, and so need not keep it.
+func TestConfirmsUnderTraffic(t *testing.T) {
+	t.Parallel()
+	a := newApp(t)
+	a.exec(`ALTER ROLE CURRENT_USER SET wal_sender_timeout = 0`)
+	a.start(a.follower("one"))
+	a.reached()
+	a.exec(`INSERT INTO blocks (blocker_id, blocked_id) VALUES (1, 2)`)
+	var confirmed bool
+	var at pglogrepl.LSN
+	must(t, a.conn.QueryRow(t.Context(), `SELECT pg_current_wal_flush_lsn()`).Scan(&at))
+	for i := 0; i < 50_000 && !confirmed; i++ {
+		a.exec(`INSERT INTO blocks (blocker_id, blocked_id) VALUES (1, $1)`, 10+i)
+		must(t, a.conn.QueryRow(t.Context(), `SELECT confirmed_flush_lsn >= $1::text::pg_lsn FROM pg_replication_slots`, at.String()).Scan(&confirmed))
+	}
+	if !confirmed {
+		t.Errorf("%v is not confirmed", at)
 	}
 }
