@@ -78,7 +78,7 @@ func isWhole(text string) bool {
 func (e *Event) number(t *Table, column, text string) string {
 	n, err := strconv.ParseInt(text, 10, 64)
 	switch {
-	case err == nil && (column == t.Since || column == t.Until):
+	case err == nil && t.isTimestamp(column):
 		return timeOf(n)
 	case e.Source.File != "" && (text == "0" || text == "1"): // may be MySQL's boolean
 		return t.boolean(column, text)

@@ -5,11 +5,9 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 	"unicode"
 
 	"github.com/feedfilter/feedfilter/activity"
-	"github.com/feedfilter/feedfilter/activity/ledger"
 )
 
 // reason is why a row has no effect.
@@ -144,13 +142,6 @@ func (t *Table) whyNot(value func(column string) *string, types columnTypes) (wh
 		}
 	}
 	return why
-}
-
-// span returns when what a row gives begins and ends.
-func (t *Table) span(value func(column string) *string) (ledger.Span, error) {
-	since, err1 := timeIn(value, t.Since, time.Time{})
-	until, err2 := timeIn(value, t.Until, longAgo())
-	return ledger.Span{Since: since, Until: until}, errors.Join(err1, err2)
 }
 
 // columnTypes are the columns of a table whose type says how texts compare. Events do not tell.

@@ -239,10 +239,10 @@ func (m *model) wanted() map[item]ledger.Span {
 				must(m.rt, err)
 				return parsed.UTC()
 			}
-			if t.Since != "" {
+			if t.Since.Column != "" {
 				s.Since = at(r["s"])
 			}
-			if t.Until != "" {
+			if t.Until.Column != "" {
 				s.Until = at(r["e"])
 			}
 			if of.target == "" || !s.Until.IsZero() && s.Until.Before(m.now) {

@@ -156,8 +156,8 @@ func preparedTransactions(ctx context.Context, conn *pgx.Conn) ([]openTransactio
 	})
 }
 
-// copySlot lets standbys keep copies of the slot: whoever made it, follow, an earlier version of it
-// or of PostgreSQL, or somebody by hand. The slot must not be in use.
+// copySlot lets standbys keep copies of the slot: also of one that an earlier version of follow
+// or of PostgreSQL made, or somebody by hand. The slot must not be in use.
 func (s *source) copySlot(ctx context.Context, look, replicating *pgx.Conn) error {
 	var lacks bool // earlier versions have no such column
 	err := look.QueryRow(ctx, `SELECT coalesce(bool_or(to_jsonb(r) ->> 'failover' = 'false'), false)

@@ -252,13 +252,13 @@ func TestWaitEnds(t *testing.T) {
 	a := newApp(t)
 	open, err := pgx.Connect(t.Context(), a.server.URL())
 	must(t, err)
-	defer open.Close(context.Background()) //nolint:errcheck // of a test
+	defer open.Close(context.Background())
 	_, err = open.Exec(t.Context(), `BEGIN; CREATE TABLE unrelated ()`)
 	must(t, err)
 	f := a.follower("one")
 	exporter, err := f.source.connect(t.Context(), true)
 	must(t, err)
-	defer exporter.Close(context.Background()) //nolint:errcheck // of a test
+	defer exporter.Close(context.Background())
 	f.figures.say("the tables are read")
 	ended := make(chan error)
 	go func() {

@@ -376,12 +376,10 @@ func (c *inspection) readColumn(t *Table, name string, of column) {
 		"smallint", "integer", "bigint", "numeric without fraction", "uuid", "text", "character varying", "character",
 		"citext", "enum",
 	}
-	times := []string{"timestamp with time zone", "timestamp without time zone", "date"}
 	kind := of.kind
 	if of.list {
 		kind += listMark
 	}
-	isTime := *of.name == t.Since || *of.name == t.Until
 	want, conditional := t.Where[*of.name]
 	_, truth := truthOf(want)
 	switch isList := t.isList(*of.name); {
@@ -394,10 +392,13 @@ func (c *inspection) readColumn(t *Table, name string, of column) {
 		c.lacksf("", "%s: column %q is an array: write %q", name, *of.name, *of.name+listMark)
 	case !isList && t.isID(*of.name) && !slices.Contains(ids, kind):
 		c.lacksf("", "%s: column %q has the type %s: an id has one of %s", name, *of.name, kind, strings.Join(ids, ", "))
-	case isTime && !slices.Contains(times, kind):
-		c.lacksf("", "%s: column %q has the type %s: a time has one of %s", name, *of.name, kind, strings.Join(times, ", "))
 	case conditional && kind == "boolean" && !truth:
 		c.lacksf("", "%s: column %q is a boolean, and never %q: where takes true or false", name, *of.name, want)
+	}
+	for _, at := range []*timeColumn{&t.Since, &t.Until} {
+		if at.Column == *of.name && !slices.Contains(at.types(), kind) {
+			c.lacksf("", "%s: %s has the type %s: a time there has one of %s", name, at, kind, strings.Join(at.types(), ", "))
+		}
 	}
 }
 

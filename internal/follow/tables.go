@@ -6,7 +6,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -25,8 +24,8 @@ type Table struct {
 	Kind   string     `json:"kind"`             // its name; in the file also its plural
 	User   text       `json:"user"`             // a column, or a template such as "list:{list_id}"
 	Target text       `json:"target"`           // as User
-	Since  string     `json:"since,omitempty"`  // a time; "": the commit
-	Until  string     `json:"until,omitempty"`  // a time; "" or NULL: no end
+	Since  timeColumn `json:"since,omitzero"`   // none: the commit
+	Until  timeColumn `json:"until,omitzero"`   // none, or NULL: no end
 	While  []string   `json:"while,omitempty"`  // a row counts while all of them are set, or true
 	Unless []string   `json:"unless,omitempty"` // a row counts while none of them is set, or true
 	Where  conditions `json:"where,omitempty"`  // a row counts while the columns have these texts
@@ -269,9 +268,9 @@ func (t *Table) isList(column string) bool {
 // columns returns the columns that the mapping of a row needs, each once, in order.
 func (t *Table) columns() []string {
 	all := slices.Concat(t.User.columns(), t.Target.columns(), t.While, t.Unless, slices.Collect(maps.Keys(t.Where)))
-	for _, one := range []string{t.Since, t.Until} {
-		if one != "" {
-			all = append(all, one)
+	for _, one := range []timeColumn{t.Since, t.Until} {
+		if one.Column != "" {
+			all = append(all, one.Column)
 		}
 	}
 	slices.Sort(all)
@@ -304,44 +303,4 @@ func (t *Table) cells(r row) (all []cell) {
 		}
 	}
 	return all
-}
-
-// longAgo is the end of a row that ended before all that is recorded.
-func longAgo() time.Time { return time.Unix(0, 0).UTC() }
-
-// timeIn returns the time in a column; zero: there is none, or it is infinitely late. One before
-// longAgo is returned as before: an activity that began then counts from the commit, and one that
-// ended then has ended.
-func timeIn(value func(column string) *string, column string, before time.Time) (at time.Time, err error) {
-	if column == "" {
-		return at, nil
-	}
-	v := value(column)
-	switch {
-	case v == nil, *v == "infinity":
-		return at, nil
-	case *v == "-infinity", strings.HasSuffix(*v, " BC"):
-		return before, nil
-	}
-	if at, err = parseTime(*v); err != nil {
-		return at, fmt.Errorf("column %q: %w", column, err)
-	}
-	if at.Before(longAgo()) {
-		at = before
-	}
-	return at, nil
-}
-
-// parseTime parses a timestamp as PostgreSQL prints it with datestyle ISO and time zone UTC, or as
-// Debezium does.
-func parseTime(text string) (time.Time, error) {
-	for _, layout := range []string{
-		"2006-01-02 15:04:05.999999999-07", "2006-01-02 15:04:05.999999999-07:00", "2006-01-02 15:04:05.999999999", "2006-01-02",
-		time.RFC3339Nano,
-	} {
-		if at, err := time.Parse(layout, text); err == nil {
-			return at.UTC(), nil
-		}
-	}
-	return time.Time{}, errors.New("not a time")
 }
