@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -97,7 +98,7 @@ const catalogEnd = `)
 	FROM pg_publication p WHERE p.pubname = $4
 UNION ALL SELECT 0, false, 'timeline', false, left(pg_walfile_name(pg_current_wal_lsn()), 8)
 UNION ALL SELECT 0, false, 'end', false,
-	concat_ws(' ', pg_current_wal_insert_lsn(), current_setting('wal_block_size'))
+	concat_ws(' ', pg_current_wal_insert_lsn(), current_setting('wal_block_size'), pg_current_wal_flush_lsn())
 UNION ALL SELECT 0, false, 'enums', false, coalesce(string_agg(concat_ws('=', e.oid, e.enumlabel), ',' ORDER BY e.oid), '')
 	FROM pg_enum e WHERE e.enumtypid`
 
@@ -153,7 +154,7 @@ func publishesSchemas(conn *pgx.Conn) bool {
 // Each lets a standby, which has none, refuse the query.
 //
 // The end is that of what is written, which may not be on disk yet: with synchronous_commit off,
-// others see a commit before that.
+// others see a commit before that. The line also says what is on disk.
 const (
 	timelineLine = "timeline"
 	endLine      = "end"
@@ -172,6 +173,7 @@ type catalog struct {
 	// failover changes no table.
 	timeline string
 	end      pglogrepl.LSN // of the log of the server, when the catalog was read
+	onDisk   bool          // all of that log was on disk
 
 	roots map[uint32]string      // "schema.name" of the tables of the file, by oid
 	types map[string]columnTypes // of the tables of the file, by "schema.name"; no look reads them
@@ -219,7 +221,7 @@ func readCatalog(rows pgx.Rows) (*catalog, error) {
 			c.timeline = line
 			return nil
 		case endLine:
-			c.end, err = endOfLog(line)
+			c.end, c.onDisk, err = endOfLog(line)
 			return err
 		case typeLine:
 			return c.addType(oid, line)
@@ -264,22 +266,24 @@ func (c *catalog) addType(oid uint32, column string) error {
 // pageHeader is the most that the header of a page of the log takes, in bytes.
 const pageHeader = 40
 
-// endOfLog parses the place up to which a server has written its log, and the size of a page. Where
-// a page begins, the place is the one behind its header. No record ends there, so the stream would
-// not come that far before the next record.
-func endOfLog(line string) (end pglogrepl.LSN, err error) {
-	at, size, _ := strings.Cut(line, " ")
-	page, err := strconv.ParseUint(size, 10, 64)
+// endOfLog parses the place up to which a server has written its log, the size of a page, and the
+// place up to which the log is on disk. Where a page begins, the place is the one behind its header.
+// No record ends there, so the stream would not come that far before the next record.
+func endOfLog(line string) (end pglogrepl.LSN, onDisk bool, err error) {
+	var page uint64
+	fields := strings.Fields(line)
+	if len(fields) == 3 {
+		page, err = strconv.ParseUint(fields[1], 10, 64)
+	}
 	if err != nil || page == 0 {
-		return 0, fmt.Errorf("the end of the log of the source is %q", line)
+		return 0, false, fmt.Errorf("the end of the log of the source is %q", line)
 	}
-	if end, err = pglogrepl.ParseLSN(at); err != nil {
-		return 0, err
-	}
+	end, err1 := pglogrepl.ParseLSN(fields[0])
+	disk, err2 := pglogrepl.ParseLSN(fields[2])
 	if in := uint64(end) % page; in <= pageHeader {
 		end -= pglogrepl.LSN(in)
 	}
-	return end, nil
+	return end, end <= disk, errors.Join(err1, err2)
 }
 
 // catalogAfter reads the catalog, and reports whether a transaction may have changed the known one

@@ -15,8 +15,11 @@ import (
 // source with many tables, take at most half of the time of their connection.
 const shortLook = 5 * time.Millisecond
 
-// lookEvery is how often the source is looked at, at least.
-const lookEvery = time.Second
+const (
+	// lookEvery is how often the source is looked at, at least.
+	lookEvery = time.Second
+	lookSoon  = lookEvery / 10
+)
 
 // changingPause is the time between two looks at whether a transaction still changes the catalog.
 const changingPause = 5 * time.Millisecond
@@ -28,6 +31,8 @@ type watcher struct {
 	// known is the catalog with which the tables were read, and partitions that were made
 	// since.
 	known *catalog
+	// tail is the end of the log that the last look has found, if not all was on disk; 0: it was.
+	tail pglogrepl.LSN
 
 	begin chan struct{}
 	ended chan lookedAt
@@ -39,6 +44,7 @@ type lookedAt struct {
 	began time.Time
 	sum   uint64
 	end   pglogrepl.LSN
+	soon  bool // look again after lookSoon: see [watcher.flush]
 	err   error
 }
 
@@ -53,7 +59,7 @@ func (w *watcher) run(ctx context.Context) {
 		start := time.Now()
 		end, err := w.look(ctx)
 		took := time.Since(start)
-		w.ended <- lookedAt{start, w.known.sum(), end, err}
+		w.ended <- lookedAt{start, w.known.sum(), end, w.tail > 0, err}
 		if err != nil || took > shortLook && pause(ctx, took) != nil {
 			return
 		}
@@ -81,6 +87,9 @@ func (w *watcher) look(ctx context.Context) (end pglogrepl.LSN, err error) {
 	if differs := w.known.difference(now); differs != "" {
 		return 0, fmt.Errorf("%w: %s", errAltered, differs)
 	}
+	if err := w.flush(ctx, now); err != nil {
+		return 0, err
+	}
 	if len(now.lines) > len(w.known.lines) {
 		if err := w.f.source.wantAll(ctx, w.conn); err != nil {
 			return 0, err
@@ -89,6 +98,28 @@ func (w *watcher) look(ctx context.Context) (end pglogrepl.LSN, err error) {
 		w.known = now
 	}
 	return now.end, nil
+}
+
+// flush has the source write its log to disk, if a look finds what the last one found, and it is not
+// on disk. A query that cleans up a page of a table adds a record that no commit follows. In a source
+// that only reads, the record may stay in memory for 15 seconds. The stream would not get to the
+// end, and could not prove that it lacks nothing.
+func (w *watcher) flush(ctx context.Context, now *catalog) error {
+	before := w.tail
+	w.tail = 0
+	switch {
+	case now.onDisk:
+		return nil
+	case now.end != before: // the source writes, so somebody commits
+		w.tail = now.end
+		return nil
+	}
+	// A commit of a transaction with an id. A synchronous standby need not confirm it.
+	_, err := w.conn.Exec(ctx, `BEGIN; SET LOCAL synchronous_commit = local; SELECT pg_current_xact_id(); COMMIT`)
+	if err != nil {
+		return fmt.Errorf("write the log of the source to disk: %w", err)
+	}
+	return nil
 }
 
 // looks are what the looks at the catalog prove. It is for one goroutine.
@@ -117,6 +148,9 @@ func (l *looks) look(received mark, more bool) {
 // take takes what a look has found.
 func (l *looks) take(found lookedAt) error {
 	l.busy, l.last = false, time.Now()
+	if found.soon {
+		l.last = l.last.Add(lookSoon - lookEvery)
+	}
 	if found.err != nil {
 		return found.err
 	}
