@@ -267,8 +267,8 @@ func (c *catalog) addType(oid uint32, column string) error {
 const pageHeader = 40
 
 // endOfLog parses the place up to which a server has written its log, the size of a page, and the
-// place up to which the log is on disk. Where a page begins, the place is the one behind its header.
-// No record ends there, so the stream would not come that far before the next record.
+// place up to which the log is on disk. Where a page begins, the place is the one behind its
+// header. No record ends there, so the stream would not come that far before the next record.
 func endOfLog(line string) (end pglogrepl.LSN, onDisk bool, err error) {
 	var page uint64
 	fields := strings.Fields(line)

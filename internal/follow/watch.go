@@ -31,7 +31,8 @@ type watcher struct {
 	// known is the catalog with which the tables were read, and partitions that were made
 	// since.
 	known *catalog
-	// tail is the end of the log that the last look has found, if not all was on disk; 0: it was.
+	// tail is the end of the log that the last look has found, if not all was on disk; 0: it
+	// was.
 	tail pglogrepl.LSN
 
 	begin chan struct{}
@@ -100,10 +101,10 @@ func (w *watcher) look(ctx context.Context) (end pglogrepl.LSN, err error) {
 	return now.end, nil
 }
 
-// flush has the source write its log to disk, if a look finds what the last one found, and it is not
-// on disk. A query that cleans up a page of a table adds a record that no commit follows. In a source
-// that only reads, the record may stay in memory for 15 seconds. The stream would not get to the
-// end, and could not prove that it lacks nothing.
+// flush has the source write its log to disk, if a look finds what the last one found, and it is
+// not on disk. A query that cleans up a page of a table adds a record that no commit follows. In a
+// source that only reads, the record may stay in memory for 15 seconds. The stream would not get to
+// the end, and could not prove that it lacks nothing.
 func (w *watcher) flush(ctx context.Context, now *catalog) error {
 	before := w.tail
 	w.tail = 0
