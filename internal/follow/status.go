@@ -157,6 +157,9 @@ type Status struct {
 	Name     string `json:"name"`
 	Followed bool   `json:"followed"` // by a process, as far as this one knows
 	Position uint64 `json:"-"`        // up to where the ledger has the source's log, in bytes
+	// Age is how many seconds ago the ledger lacked nothing of the source, as far as this process
+	// knows; nil: not known. See [activity.Config.FollowedWithin].
+	Age *float64 `json:"age_seconds,omitzero"`
 	// Proved is when a comparison of all rows last made source and ledger the same; zero: not known.
 	Proved time.Time `json:"proved_at,omitzero"`
 	*Stats           // of this process's follower of the source; nil: it has none
@@ -173,6 +176,9 @@ func Statuses(r *activity.Recorder, local Local) []Status {
 	for _, source := range sources {
 		at, _ := parsePosition(source.Position)
 		s := Status{Name: source.Name, Followed: source.Holder != "", Position: uint64(at.lsn)}
+		if !source.Followed.IsZero() {
+			s.Age = new(max(0, r.Now().Sub(source.Followed).Seconds()))
+		}
 		if at.audited != 0 {
 			s.Proved = time.Unix(at.audited, 0).UTC()
 		}

@@ -36,7 +36,8 @@ func TestStatus(t *testing.T) {
 	a.reached()
 	soon(t, "both to know", func() bool {
 		here, there := a.status(f), a.status(nil)
-		return here.Followed && here.Active && there.Followed && there.Stats == nil && there.Position > 0
+		return here.Followed && here.Active && there.Followed && there.Stats == nil && there.Position > 0 &&
+			there.Age != nil && *there.Age < 60
 	})
 	a.exec(`INSERT INTO blocks (blocker_id, blocked_id) VALUES (4711, 4711)`)
 	err := stopped()

@@ -78,6 +78,9 @@ func (r *Registry) Follow(sources func() []follow.Status) {
 			label := []string{"source", s.Name}
 			gauge(to, "feedfilter_follow_followed", "Whether any process follows the source.", truth(s.Followed), label...)
 			gauge(to, "feedfilter_follow_position_bytes", "How far the ledger has the source's log.", s.Position, label...)
+			if s.Age != nil {
+				gauge(to, "feedfilter_follow_age_seconds", "Time since the ledger lacked nothing of the source, as this process knows.", *s.Age, label...)
+			}
 			if !s.Proved.IsZero() {
 				gauge(to, "feedfilter_follow_proved_timestamp_seconds",
 					"When source and ledger were last compared whole and made the same, in Unix time.", s.Proved.Unix(), label...)

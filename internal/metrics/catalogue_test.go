@@ -41,7 +41,7 @@ func everything(t *testing.T) *metrics.Registry {
 	r.Audit(func() uint64 { return 0 })
 	r.LogLines(func() uint64 { return 0 })
 	r.Follow(func() []follow.Status {
-		return []follow.Status{{Name: "app", Proved: time.Unix(1, 0), Stats: &follow.Stats{
+		return []follow.Status{{Name: "app", Age: new(0.5), Proved: time.Unix(1, 0), Stats: &follow.Stats{
 			Log: follow.KeptLog{Left: new(int64)}, Changes: map[string]map[string]uint64{"blocks": {"recorded": 1}},
 			Differences: map[string]map[string]uint64{"block": {"missing": 1}},
 		}}}
