@@ -397,7 +397,7 @@ func (c *inspection) readColumn(t *Table, name string, of column) {
 	}
 	for _, at := range []*timeColumn{&t.Since, &t.Until} {
 		if at.Column == *of.name && !slices.Contains(at.types(), kind) {
-			c.lacksf("", "%s: %s has the type %s: a time there has one of %s", name, at, kind, strings.Join(at.types(), ", "))
+			c.lacksf("", "%s: %s has the type %s: a time has one of %s", name, at, kind, strings.Join(at.types(), ", "))
 		}
 	}
 }

@@ -138,8 +138,8 @@ func TestTypesOfTimes(t *testing.T) {
 	report, err := a.follower("one").Check(t.Context(), false)
 	must(t, err)
 	for _, want := range []string{
-		`column "a" has the type bigint: a time there has one of timestamp with time zone, timestamp`,
-		`column "b" in ms has the type timestamp with time zone: a time there has one of integer, bigint`, `column "c" in s has the type real`,
+		`column "a" has the type bigint: a time has one of timestamp with time zone, timestamp`,
+		`column "b" in ms has the type timestamp with time zone: a time has one of integer, bigint`, `column "c" in s has the type real`,
 	} {
 		if !slices.ContainsFunc(report.Problems, func(p Problem) bool { return strings.Contains(p.What, want) }) {
 			t.Errorf("%q is not in %q", want, report.Problems)
