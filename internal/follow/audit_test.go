@@ -176,7 +176,7 @@ func TestAuditFindsNothing(t *testing.T) {
 	a.start(f)
 	soon(t, "the follower", func() bool { return f.Stats().Active })
 	rng := rand.New(rand.NewPCG(7, 8))
-	for end, n := strings.Count(log.String(), comparedText)+10, 0; strings.Count(log.String(), comparedText) < end; n++ {
+	for end, n := strings.Count(log.String(), comparedText)+5, 0; strings.Count(log.String(), comparedText) < end; n++ {
 		a.transaction(rng)
 		// Activities that end while they are compared.
 		a.exec(`INSERT INTO "App"."Mutes" SELECT '00000000-0000-0000-0000-000000000009', 'ends' || $1 || '-' || n, now() + n * interval '3 ms'

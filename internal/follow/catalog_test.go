@@ -73,17 +73,31 @@ func altered() map[string]string {
 }
 
 // The catalog of the source changes while it is followed. Whenever a feed with after is answered,
-// the ledger has what the tables say.
-func TestFollowAltered(t *testing.T) { alter(t, true) }
+// the ledger has what the tables say. It takes some 5 changes of 22; TestLongFollowAltered takes
+// all.
+func TestFollowAltered(t *testing.T) { alter(t, true, oneIn(4)) }
+
+func TestLongFollowAltered(t *testing.T) { alter(t, true, orShort(oneIn(4))) }
 
 // The same, while nobody follows.
-func TestLongFollowAlteredMeanwhile(t *testing.T) { alter(t, false) }
+func TestLongFollowAlteredMeanwhile(t *testing.T) { alter(t, false, orShort(oneIn(4))) }
 
-func alter(t *testing.T, followed bool) {
+// oneIn takes one in n of what a test could do, at random.
+func oneIn(n int) (take func() bool) { return func() bool { return rand.IntN(n) == 0 } }
+
+// orShort takes what the argument takes under -short, and otherwise all.
+func orShort(take func() bool) func() bool {
+	if testing.Short() {
+		return take
+	}
+	return func() bool { return true }
+}
+
+func alter(t *testing.T, followed bool, take func() bool) {
 	t.Helper()
 	for name, sql := range altered() {
-		if testing.Short() && rand.IntN(4) > 0 {
-			continue // a quarter of them, chosen at random
+		if !take() {
+			continue
 		}
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -297,7 +311,7 @@ func TestFollowAlteredBeforeTheRead(t *testing.T) {
 func TestFollowReadMeetsAlter(t *testing.T) {
 	t.Parallel()
 	a := newApp(t)
-	a.exec(`INSERT INTO blocks (blocked_id) SELECT n FROM generate_series(1, 700000) n`) // give nothing
+	a.exec(`INSERT INTO blocks (blocked_id) SELECT n FROM generate_series(1, 200000) n`) // give nothing
 	a.start(a.follower("one"))
 	soon(t, "the read", func() (reads bool) {
 		must(t, a.conn.QueryRow(t.Context(), `SELECT EXISTS (SELECT FROM pg_stat_activity

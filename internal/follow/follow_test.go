@@ -290,9 +290,11 @@ func TestFollow(t *testing.T) {
 func TestFollowLargeTransaction(t *testing.T) {
 	t.Parallel()
 	a := newApp(t)
-	stop := a.start(a.follower("one"))
+	f := a.follower("one")
+	f.group.below = maxGroup - 2000 // parts of 1000
+	stop := a.start(f)
 	a.reached()
-	a.exec(`INSERT INTO blocks (blocker_id, blocked_id) SELECT 1, 100 + n FROM generate_series(1, 35000) n`)
+	a.exec(`INSERT INTO blocks (blocker_id, blocked_id) SELECT 1, 100 + n FROM generate_series(1, 15000) n`)
 	soon(t, "a part", func() bool { return a.position().done > 0 })
 	stop()
 	if a.position().done == 0 {

@@ -1,7 +1,6 @@
 package follow
 
 import (
-	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -50,7 +49,7 @@ const identityFile = `{"tables": [{"table": "t", "kind": "block", "user": "u", "
 // of 41. TestLongIdentities takes all.
 func TestIdentities(t *testing.T) {
 	t.Parallel()
-	wantReady(t, func() bool { return rand.IntN(7) == 0 })
+	wantReady(t, oneIn(7))
 }
 
 func TestLongIdentities(t *testing.T) {
