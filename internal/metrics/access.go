@@ -79,35 +79,41 @@ func (r *Registry) Follow(sources func() []follow.Status) {
 			gauge(to, "feedfilter_follow_followed", "Whether any process follows the source.", truth(s.Followed), label...)
 			gauge(to, "feedfilter_follow_position_bytes", "How far the ledger has the source's log.", s.Position, label...)
 			if s.Age != nil {
-				gauge(to, "feedfilter_follow_age_seconds", "Time since the ledger lacked nothing of the source, as this process knows.", *s.Age, label...)
+				gauge(to, "feedfilter_follow_age_seconds",
+					"Time since the ledger lacked nothing of the source, as this process knows.", *s.Age, label...)
 			}
 			if !s.Proved.IsZero() {
 				gauge(to, "feedfilter_follow_proved_timestamp_seconds",
 					"When source and ledger were last compared whole and made the same, in Unix time.", s.Proved.Unix(), label...)
 			}
-			if s.Stats == nil {
-				continue
-			}
-			gauge(to, "feedfilter_follow_active", "Whether this process follows the source.", truth(s.Active), label...)
-			gauge(to, "feedfilter_follow_behind_bytes", "Bytes of the source's log that the ledger lacks.", s.Behind, label...)
-			gauge(to, "feedfilter_follow_behind_seconds", "Time since the ledger lacked nothing of the source.", s.Lag, label...)
-			counter(to, "feedfilter_follow_snapshots_total", "Times that the tables were read whole.", s.Snapshots, label...)
-			gauge(to, "feedfilter_follow_wal_kept_bytes", "Log that the source's server keeps for followers.", s.Log.Kept, label...)
-			if s.Log.Left != nil {
-				gauge(to, "feedfilter_follow_wal_left_bytes", "Log until the source's slot is lost.", *s.Log.Left, label...)
-			}
-			for kind, differences := range s.Differences {
-				for how, n := range differences {
-					counter(to, "feedfilter_follow_differences_total", "Activities in which the ledger differed from the source, and was mended.", n,
-						"source", s.Name, "kind", kind, "difference", how)
-				}
-			}
-			for table, changes := range s.Changes {
-				for result, n := range changes {
-					counter(to, "feedfilter_follow_changes_total", "Rows changed in the source.", n,
-						"source", s.Name, "table", table, "result", result)
-				}
+			if s.Stats != nil {
+				follower(to, s.Name, s.Stats)
 			}
 		}
 	})
+}
+
+// follower adds the figures of this process's follower of a source.
+func follower(to sink, source string, s *follow.Stats) {
+	label := []string{"source", source}
+	gauge(to, "feedfilter_follow_active", "Whether this process follows the source.", truth(s.Active), label...)
+	gauge(to, "feedfilter_follow_behind_bytes", "Bytes of the source's log that the ledger lacks.", s.Behind, label...)
+	gauge(to, "feedfilter_follow_behind_seconds", "Time since the ledger lacked nothing of the source.", s.Lag, label...)
+	counter(to, "feedfilter_follow_snapshots_total", "Times that the tables were read whole.", s.Snapshots, label...)
+	gauge(to, "feedfilter_follow_wal_kept_bytes", "Log that the source's server keeps for followers.", s.Log.Kept, label...)
+	if s.Log.Left != nil {
+		gauge(to, "feedfilter_follow_wal_left_bytes", "Log until the source's slot is lost.", *s.Log.Left, label...)
+	}
+	for kind, differences := range s.Differences {
+		for how, n := range differences {
+			counter(to, "feedfilter_follow_differences_total", "Activities in which the ledger differed from the source, and was mended.", n,
+				"source", source, "kind", kind, "difference", how)
+		}
+	}
+	for table, changes := range s.Changes {
+		for result, n := range changes {
+			counter(to, "feedfilter_follow_changes_total", "Rows changed in the source.", n,
+				"source", source, "table", table, "result", result)
+		}
+	}
 }
