@@ -26,7 +26,10 @@ import (
 	"github.com/feedfilter/feedfilter/internal/pgtest"
 )
 
-const comparedText = "compared source and ledger"
+const (
+	comparedText  = "compared source and ledger"
+	noDifferences = "map[block:map[changed:0 missing:0 stray:0] hide:map[changed:0 missing:0 stray:0]]"
+)
 
 // auditing returns a follower that audits all the time, and its log.
 func (a *app) auditing(holder string) (*Follower, *logBuffer) {
@@ -185,7 +188,7 @@ func TestAuditFindsNothing(t *testing.T) {
 			a.reached()
 		}
 	}
-	if d := fmt.Sprint(f.Stats().Differences); d != "map[block:map[changed:0 missing:0 stray:0] hide:map[changed:0 missing:0 stray:0]]" {
+	if d := fmt.Sprint(f.Stats().Differences); d != noDifferences {
 		t.Errorf("differences %s\n%s", d, log.String())
 	}
 	if n := f.Stats().Snapshots; n != 1 {
@@ -197,6 +200,36 @@ func TestAuditFindsNothing(t *testing.T) {
 	})
 	a.reached()
 	a.wantMapped()
+}
+
+// A commit waits for a synchronous standby: the ledger has it from the stream, and no query of the
+// source shows it. An audit finds nothing wrong, neither then nor when it is confirmed.
+func TestAuditBesideUnconfirmedCommit(t *testing.T) {
+	t.Parallel()
+	a := newReadApp(t, "synchronous_standby_names=absent", "synchronous_commit=local")
+	f, log := a.auditing("one")
+	a.start(f)
+	a.audits(log, 1)
+	waits := a.other()
+	var committing sync.WaitGroup
+	committing.Go(func() { waits(insertUnconfirmed) })
+	a.soonTrue("a commit to wait for the standby", isUnconfirmed)
+	soon(t, "the commit in the ledger", func() bool { return slices.Contains(a.has(), "block 9 1") })
+	had := strings.Count(log.String(), comparedText)
+	soon(t, "two audits, or one that waits for the commit", func() (waits bool) {
+		must(t, a.conn.QueryRow(t.Context(), waitsForUnconfirmed).Scan(&waits))
+		return waits || strings.Count(log.String(), comparedText) >= had+2
+	})
+	if !slices.Contains(a.has(), "block 9 1") {
+		t.Error("an audit took a commit away")
+	}
+	a.exec(confirmAll)
+	committing.Wait()
+	a.audits(log, 2)
+	a.after()
+	if d := fmt.Sprint(f.Stats().Differences); d != noDifferences {
+		t.Errorf("differences %s\n%s", d, log.String())
+	}
 }
 
 // An audit that fails says what to do, and is tried again. Following goes on.

@@ -150,7 +150,10 @@ const (
 	// transactions do not see the row until confirmAll ends the wait.
 	insertUnconfirmed = `SET synchronous_commit = on; INSERT INTO blocks (blocker_id, blocked_id) VALUES (9, 1)`
 	isUnconfirmed     = `SELECT EXISTS (SELECT FROM pg_stat_activity WHERE wait_event = 'SyncRep')`
-	confirmAll        = `SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE wait_event = 'SyncRep'`
+	// waitsForUnconfirmed reports whether a process waits for such a transaction.
+	waitsForUnconfirmed = `SELECT EXISTS (SELECT FROM pg_locks w JOIN pg_locks h USING (transactionid)
+		JOIN pg_stat_activity a ON a.pid = h.pid WHERE NOT w.granted AND h.granted AND a.wait_event = 'SyncRep')`
+	confirmAll = `SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE wait_event = 'SyncRep'`
 )
 
 // soonTrue waits until a query of the source returns true.
@@ -300,8 +303,7 @@ func TestFollowReadLacksUnconfirmedCommit(t *testing.T) {
 	second(`ROLLBACK`)
 	var waitsToo bool
 	soon(t, "the slot, or its wait for the commit", func() bool {
-		must(t, a.conn.QueryRow(t.Context(), `SELECT EXISTS (SELECT FROM pg_locks w JOIN pg_locks h USING (transactionid)
-			JOIN pg_stat_activity a ON a.pid = h.pid WHERE NOT w.granted AND h.granted AND a.wait_event = 'SyncRep')`).Scan(&waitsToo))
+		must(t, a.conn.QueryRow(t.Context(), waitsForUnconfirmed).Scan(&waitsToo))
 		return waitsToo || begins(a.text())
 	})
 	if waitsToo {
