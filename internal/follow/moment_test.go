@@ -286,29 +286,15 @@ func TestFollowReadIsDegraded(t *testing.T) {
 func TestFollowReadLacksUnconfirmedCommit(t *testing.T) {
 	t.Parallel()
 	a := newReadApp(t, "synchronous_standby_names=absent", "synchronous_commit=local")
-	first, second, waits := a.other(), a.other(), a.other()
-	first(`BEGIN; CREATE TABLE first ()`)
 	var interrupting sync.WaitGroup
-	interrupting.Go(func() { a.interrupt(begins) })
-	a.soonTrue("the slot to wait", `SELECT EXISTS (SELECT FROM pg_locks WHERE locktype = 'transactionid' AND NOT granted)`)
-	second(`BEGIN; CREATE TABLE second ()`)
-	first(`ROLLBACK`)
-	a.soonTrue("the slot to wait for the second", `SELECT EXISTS (SELECT FROM pg_locks w JOIN pg_locks h USING (transactionid)
-		JOIN pg_stat_activity a ON a.pid = h.pid WHERE NOT w.granted AND h.granted AND query LIKE '%TABLE second%')`)
-	var committing sync.WaitGroup
-	committing.Go(func() {
-		waits(`SET synchronous_commit = on; INSERT INTO blocks (blocker_id, blocked_id) VALUES (9, 1)`)
-	})
-	a.soonTrue("a commit to wait for the standby", isUnconfirmed)
-	second(`ROLLBACK`)
+	confirmed := a.unconfirmedBehindSlot(func() { interrupting.Go(func() { a.interrupt(begins) }) })
 	var waitsToo bool
 	soon(t, "the slot, or its wait for the commit", func() bool {
 		must(t, a.conn.QueryRow(t.Context(), waitsForUnconfirmed).Scan(&waitsToo))
 		return waitsToo || begins(a.text())
 	})
 	if waitsToo {
-		a.exec(confirmAll)
-		committing.Wait()
+		confirmed()
 		interrupting.Wait()
 		t.Skip("this version of PostgreSQL waits for the commit when it creates the slot: there is nothing to lose")
 	}
@@ -318,7 +304,26 @@ func TestFollowReadLacksUnconfirmedCommit(t *testing.T) {
 	soon(t, "the new slot to wait for the commit", func() bool {
 		return f.Stats().Active || strings.Contains(f.Stats().Trouble, "creating the replication slot waits for")
 	})
-	a.exec(confirmAll)
-	committing.Wait()
+	confirmed()
 	a.after()
+}
+
+// unconfirmedBehindSlot inserts a row whose commit waits for a synchronous standby, while a slot is
+// created, which create begins. In the log the commit is before the slot's place, but the slot does
+// not wait for it: its transaction began while the slot waited for others. confirmed ends the wait.
+func (a *app) unconfirmedBehindSlot(create func()) (confirmed func()) {
+	a.t.Helper()
+	first, second, waits := a.other(), a.other(), a.other()
+	first(`BEGIN; CREATE TABLE first ()`)
+	create()
+	a.soonTrue("the slot to wait", `SELECT EXISTS (SELECT FROM pg_locks WHERE locktype = 'transactionid' AND NOT granted)`)
+	second(`BEGIN; CREATE TABLE second ()`)
+	first(`ROLLBACK`)
+	a.soonTrue("the slot to wait for the second", `SELECT EXISTS (SELECT FROM pg_locks w JOIN pg_locks h USING (transactionid)
+		JOIN pg_stat_activity a ON a.pid = h.pid WHERE NOT w.granted AND h.granted AND query LIKE '%TABLE second%')`)
+	var committing sync.WaitGroup
+	committing.Go(func() { waits(insertUnconfirmed) })
+	a.soonTrue("a commit to wait for the standby", isUnconfirmed)
+	second(`ROLLBACK`)
+	return func() { a.exec(confirmAll); committing.Wait() }
 }
