@@ -26,11 +26,17 @@ const stoppedPause = time.Minute
 // maxResyncEvery is 30 days.
 const maxResyncEvery = 30 * 24 * time.Hour
 
+// maxNameOfPostgres is the length of a name in PostgreSQL, in bytes. It cuts longer ones.
+const maxNameOfPostgres = 63
+
 // sourceFlags say which database of an app to follow.
 type sourceFlags struct {
 	Source     string `help:"${source}" placeholder:"URL"`
 	SourceName string `default:"app"    help:"${source_name}" placeholder:"NAME"`
-	OnError    string `default:"skip"   enum:"skip,stop"      help:"${source_error}" placeholder:"WHAT"`
+
+	SourcePublication string `help:"${source_publication}" placeholder:"NAME"`
+
+	OnError string `default:"skip"   enum:"skip,stop"      help:"${source_error}" placeholder:"WHAT"`
 
 	ResyncEvery time.Duration `default:"24h" help:"${resync_every}" placeholder:"DURATION"`
 }
@@ -40,6 +46,7 @@ func (f *sourceFlags) check(data *dataFlags, flag, tables string) error {
 	var all checks
 	all.wantf(regexp.MustCompile(`^[a-z0-9_]{1,40}$`).MatchString(f.SourceName),
 		"--source-name: %q is not 1 to 40 lower-case letters, digits and _", f.SourceName)
+	all.wantf(len(f.SourcePublication) <= maxNameOfPostgres, "--source-publication: longer than %d bytes", maxNameOfPostgres)
 	all.wantf(f.Source == "" || tables != "", "--source: requires --%s", flag)
 	all.wantf(f.Source != "" || tables == "" || flag == "follow", "--%s: requires --source", flag)
 	all.wantf(f.Source == "" || slices.Contains([]string{"postgres", "postgresql"}, redisurl.Scheme(f.Source)),
@@ -75,7 +82,7 @@ func (f *sourceFlags) options(
 	tables, err := readTables(file, kinds)
 	host, _ := os.Hostname()
 	return follow.Options{
-		Name: f.SourceName, URL: f.Source, Tables: tables, Kinds: kinds, Holder: fmt.Sprintf("%s %d %s", host, os.Getpid(), rand.Text()[:8]),
+		Name: f.SourceName, URL: f.Source, Publication: f.SourcePublication, Tables: tables, Kinds: kinds, Holder: fmt.Sprintf("%s %d %s", host, os.Getpid(), rand.Text()[:8]),
 		Skip: f.OnError == "skip", ResyncEvery: f.ResyncEvery, Log: log, HashID: hashID,
 	}, err
 }
@@ -193,7 +200,8 @@ func (c *followCmd) release(ctx context.Context, r *activity.Recorder, std stdio
 		return fmt.Errorf("follow: %w", err)
 	}
 	std.note(kind + " is an ordinary kind now. If no kind of the source is followed, run on it: " +
-		"SELECT pg_drop_replication_slot('feedfilter_" + c.Source.SourceName + "'); DROP PUBLICATION feedfilter_" + c.Source.SourceName)
+		"SELECT pg_drop_replication_slot('feedfilter_" + c.Source.SourceName + "'); DROP PUBLICATION IF EXISTS feedfilter_" +
+		c.Source.SourceName)
 	return nil
 }
 

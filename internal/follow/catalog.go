@@ -204,7 +204,7 @@ func (s *source) catalogArgs() []any {
 			schemas, tables, columns = append(schemas, schema), append(tables, table), append(columns, column)
 		}
 	}
-	return []any{schemas, tables, columns, s.name}
+	return []any{schemas, tables, columns, s.publication}
 }
 
 func readCatalog(rows pgx.Rows) (*catalog, error) {
@@ -297,7 +297,7 @@ func (s *source) catalogAfter(ctx context.Context, conn *pgx.Conn, known *catalo
 		look, changes = catalogSchemasSQL, changingSchemasSQL
 	}
 	both := new(pgx.Batch)
-	both.Queue(changes, known.oids, s.name, known.enums).QueryRow(func(row pgx.Row) error { return row.Scan(&changing) })
+	both.Queue(changes, known.oids, s.publication, known.enums).QueryRow(func(row pgx.Row) error { return row.Scan(&changing) })
 	both.Queue(look, append(s.catalogArgs(), known.enums)...).Query(func(rows pgx.Rows) (err error) {
 		now, err = readCatalog(rows)
 		return err

@@ -30,13 +30,16 @@ const (
 
 // Options are those of a [Follower].
 type Options struct {
-	Name   string // of the source: letters, digits and _
-	URL    string // of the app's PostgreSQL
-	Tables Tables
-	Kinds  *activity.Kinds // of the service; default: those of the Recorder
-	Holder string          // tells this process from all others
-	Create bool            // create what the source lacks
-	Resync bool            // compare the tables with the ledger, record what differs, and end
+	Name string // of the source: letters, digits and _
+	URL  string // of the app's PostgreSQL
+	// Publication is one of the source that is there; "": feedfilter_ and Name, which Create may
+	// drop and create again.
+	Publication string
+	Tables      Tables
+	Kinds       *activity.Kinds // of the service; default: those of the Recorder
+	Holder      string          // tells this process from all others
+	Create      bool            // create what the source lacks
+	Resync      bool            // compare the tables with the ledger, record what differs, and end
 	// ResyncEvery is the age of the last comparison from which another one runs beside the stream,
 	// slowly; 0: none does.
 	ResyncEvery time.Duration
@@ -92,7 +95,7 @@ func New(r *activity.Recorder, o Options) *Follower {
 	o = o.withDefaults(r)
 	f := &Follower{
 		options: o, log: o.Log, recorder: r, mapper: newMapper(o.Tables, o.Kinds), fingerprint: o.Tables.fingerprint(o.Kinds),
-		source:   &source{tables: o.Tables, url: o.URL, name: "feedfilter_" + strings.ToLower(o.Name)},
+		source:   newSource(o),
 		limits:   limits{time.Minute, auditPatience, auditAgain},
 		figures:  newFigures(o.Tables),
 		progress: progress{idle: make(chan struct{}, 1)},

@@ -2,6 +2,7 @@ package follow
 
 import (
 	"errors"
+	"log/slog"
 	"slices"
 	"strings"
 	"testing"
@@ -84,6 +85,51 @@ func TestWidePublicationLacks(t *testing.T) {
 		report, err := a.follower("one").Check(t.Context(), false)
 		if err != nil || len(report.Problems) > 0 {
 			t.Errorf("%s: mended: %q, %v", how, report.Problems, err)
+		}
+	}
+}
+
+// TestNamedPublication: a publication of the app, whatever its name, is used as it is. If it lacks
+// something, it is not replaced, and what others get from it stays. One that is missing is created.
+func TestNamedPublication(t *testing.T) {
+	t.Parallel()
+	const name = `It's "all", of them`
+	a := newAppOf(t, `CREATE TABLE t (u text, v text, PRIMARY KEY (u, v)); CREATE TABLE other (x int PRIMARY KEY); INSERT INTO t VALUES ('1', '2')`,
+		identityFile, activity.BuiltinKinds())
+	follower := func() *Follower {
+		return New(a.recorder, Options{
+			Name: "app", URL: a.server.URL(), Publication: name, Tables: slices.Clone(a.tables), Holder: "one", Create: true,
+			TempDir: t.TempDir(), Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
+		})
+	}
+	of := func() (text string) {
+		must(t, a.conn.QueryRow(t.Context(), `SELECT coalesce(max(concat_ws(' ', oid, xmin)), 'none') FROM pg_publication WHERE pubname = $1`, name).Scan(&text))
+		return text
+	}
+	a.exec(`CREATE PUBLICATION ` + quote(name) + ` FOR TABLE other WITH (publish = 'insert')`)
+	made := of()
+	err := follower().Run(t.Context())
+	if _, stop := errors.AsType[*StopError](err); !stop || !strings.Contains(err.Error(), "ALTER PUBLICATION "+quote(name)+" SET (") {
+		t.Errorf("a publication that lacks the table: %v", err)
+	}
+	if is := of(); is != made {
+		t.Errorf("the publication was %s, and is %s", made, is)
+	}
+	a.exec(`DROP PUBLICATION ` + quote(name))
+	for _, how := range []string{"it is made", "it is there"} {
+		if how == "it is there" {
+			a.exec(`DROP PUBLICATION ` + quote(name) + `; CREATE PUBLICATION ` + quote(name) + ` FOR ALL TABLES`) // without partitions
+		}
+		f := follower()
+		made = of()
+		stop := a.start(f)
+		a.exec(`INSERT INTO t VALUES ('1', '3')`)
+		a.wantHas(how, "block 1 2", "block 1 3")
+		a.exec(`DELETE FROM t WHERE v = '3'`)
+		a.wantHas(how+", and a delete", "block 1 2")
+		stop()
+		if is := of(); is != made && made != "none" {
+			t.Errorf("%s: the publication was %s, and is %s", how, made, is)
 		}
 	}
 }

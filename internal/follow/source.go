@@ -89,10 +89,21 @@ func (r Report) Print(to io.Writer) error {
 type source struct {
 	tables Tables
 
-	url  string
-	name string // of the publication and the replication slot
+	url         string
+	name        string // of the replication slot
+	publication string
+	// others says that the publication belongs to somebody else, who may have other uses of it: it
+	// is not dropped.
+	others bool
 	// ledger tells the ledger that uses the slot from those of other deployments.
 	ledger string
+}
+
+func newSource(o Options) *source {
+	name := "feedfilter_" + strings.ToLower(o.Name)
+	return &source{
+		tables: o.Tables, url: o.URL, name: name, publication: cmp.Or(o.Publication, name), others: o.Publication != "",
+	}
 }
 
 // connect opens a connection whose values have the form that parseTime reads.
@@ -405,30 +416,32 @@ func (c *inspection) readColumn(t *Table, name string, of column) {
 // readPublication checks that the publication has the tables as they are, with all changes. One of
 // all tables, or of the tables of schemas, may do so, too.
 func (c *inspection) readPublication(ctx context.Context) error {
-	var wide bool
+	var there, wide bool
 	err := c.conn.QueryRow(ctx, `SELECT NOT EXISTS (SELECT 1 FROM pg_publication p
-			WHERE pubname = $1 AND pubinsert AND pubupdate AND pubdelete AND pubtruncate AND pubviaroot
+			WHERE pubname = $1 AND pubinsert AND pubupdate AND pubdelete AND pubtruncate
+				AND (pubviaroot OR NOT EXISTS (SELECT FROM pg_class WHERE oid = ANY ($2) AND relkind = 'p'))
 				AND $2::oid[] <@ ARRAY(SELECT relid FROM pg_get_publication_tables(p.pubname))
 				AND NOT EXISTS (SELECT FROM pg_publication_rel r WHERE prpubid = p.oid AND prrelid = ANY ($2)
 					AND coalesce(to_jsonb(r) ->> 'prqual', to_jsonb(r) ->> 'prattrs', '') <> '')),
+		EXISTS (SELECT FROM pg_publication p WHERE pubname = $1),
 		EXISTS (SELECT FROM pg_publication p WHERE pubname = $1 AND (puballtables OR `+hasSchemas(c.conn)+`))`,
-		c.name, c.oids).Scan(&c.unpublished, &wide)
+		c.publication, c.oids).Scan(&c.unpublished, &there, &wide)
 	switch {
 	case err != nil:
 		return err
-	case c.unpublished && wide:
-		c.lacksf("", "the publication %q is of all tables or of schemas, and lacks some of these tables, or changes. "+
-			"Add the schemas, and run ALTER PUBLICATION %s SET (publish = 'insert, update, delete, truncate', "+
-			"publish_via_partition_root = true). Or use another --source-name", c.name, quote(c.name))
+	case c.unpublished && (wide || there && c.others):
+		c.lacksf("", "the publication %q lacks some of these tables, or changes. "+
+			"Add the tables or their schemas, and run ALTER PUBLICATION %s SET (publish = 'insert, update, delete, truncate', "+
+			"publish_via_partition_root = true). Or use another --source-publication", c.publication, quote(c.publication))
 	case c.unpublished:
 		names := make([]string, len(c.tables))
 		for i := range c.tables {
 			names[i] = c.tables[i].only()
 		}
 		slices.Sort(names)
-		c.lacksf("DROP PUBLICATION IF EXISTS "+quote(c.name)+"; CREATE PUBLICATION "+quote(c.name)+" FOR TABLE "+
+		c.lacksf("DROP PUBLICATION IF EXISTS "+quote(c.publication)+"; CREATE PUBLICATION "+quote(c.publication)+" FOR TABLE "+
 			strings.Join(slices.Compact(names), ", ")+" WITH (publish_via_partition_root = true)",
-			"there is no publication %q of these tables with all changes", c.name)
+			"there is no publication %q of these tables with all changes", c.publication)
 	}
 	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -34,7 +35,9 @@ func (f *Follower) stream(ctx context.Context, src *activity.Source, look *pgx.C
 	err := f.source.copySlot(ctx, look, o.conn)
 	if err == nil { // the stream begins with what the source does not know that the ledger has
 		err = pglogrepl.StartReplication(ctx, o.conn.PgConn(), f.source.name, 0, pglogrepl.StartReplicationOptions{
-			Mode: pglogrepl.LogicalReplication, PluginArgs: []string{"proto_version '1'", "publication_names '" + f.source.name + "'"},
+			Mode: pglogrepl.LogicalReplication, PluginArgs: []string{
+				"proto_version '1'", "publication_names '" + strings.ReplaceAll(quote(f.source.publication), "'", "''") + "'",
+			},
 		})
 	}
 	var confirmed pglogrepl.LSN
