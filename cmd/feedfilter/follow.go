@@ -36,7 +36,7 @@ type sourceFlags struct {
 
 	SourcePublication string `help:"${source_publication}" placeholder:"NAME"`
 
-	OnError string `default:"skip"   enum:"skip,stop"      help:"${source_error}" placeholder:"WHAT"`
+	OnError string `default:"skip" enum:"skip,stop" help:"${source_error}" placeholder:"WHAT"`
 
 	ResyncEvery time.Duration `default:"24h" help:"${resync_every}" placeholder:"DURATION"`
 }
@@ -82,7 +82,8 @@ func (f *sourceFlags) options(
 	tables, err := readTables(file, kinds)
 	host, _ := os.Hostname()
 	return follow.Options{
-		Name: f.SourceName, URL: f.Source, Publication: f.SourcePublication, Tables: tables, Kinds: kinds, Holder: fmt.Sprintf("%s %d %s", host, os.Getpid(), rand.Text()[:8]),
+		Name: f.SourceName, URL: f.Source, Publication: f.SourcePublication, Tables: tables, Kinds: kinds,
+		Holder: fmt.Sprintf("%s %d %s", host, os.Getpid(), rand.Text()[:8]),
 		Skip: f.OnError == "skip", ResyncEvery: f.ResyncEvery, Log: log, HashID: hashID,
 	}, err
 }
