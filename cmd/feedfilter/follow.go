@@ -84,7 +84,7 @@ func (f *sourceFlags) options(
 	return follow.Options{
 		Name: f.SourceName, URL: f.Source, Publication: f.SourcePublication, Tables: tables, Kinds: kinds,
 		Holder: fmt.Sprintf("%s %d %s", host, os.Getpid(), rand.Text()[:8]),
-		Skip: f.OnError == "skip", ResyncEvery: f.ResyncEvery, Log: log, HashID: hashID,
+		Skip:   f.OnError == "skip", ResyncEvery: f.ResyncEvery, Log: log, HashID: hashID,
 	}, err
 }
 
