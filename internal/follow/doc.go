@@ -16,6 +16,17 @@
 // owner, and every transaction of a follower requires its own fence and the position that it
 // continues from. A follower that was stopped for an hour can therefore write nothing.
 //
+// # Parts
+//
+// A [Follower] has the lease, and decides whether to stream, to read the tables whole or to stop.
+// While it streams, four goroutines work. The receiver decodes messages (stream.go, decode.go). The
+// applier gathers their changes in a [group], and records it (apply.go). The watcher looks at the
+// catalog (watch.go), and the auditor compares tables and ledger (audit.go). They tell each other
+// in [progress] how far they are.
+//
+// A [Receiver] records events, and runs nothing. Both map rows to activities in the same way
+// ([mapper]), do the same about rows that are not valid ([invalidRows]), and have the same figures.
+//
 // # How a position moves
 //
 //	take the lease --> inspect --> start -------------> stream --> look --> record
