@@ -185,7 +185,7 @@ func (a *applier) mend(ctx context.Context, m *mending) {
 
 // waits reports whether it is too early for a mark that is a position alone.
 func (a *applier) waits(m mark) bool {
-	return a.group.changesOf(m) == 0 && a.ended == nil && a.alone.waits()
+	return a.group.left(m) == 0 && a.ended == nil && a.alone.waits()
 }
 
 // record begins to record what is proved, and the position after it.

@@ -36,7 +36,7 @@ type mark struct {
 type group struct {
 	size    *groupSize
 	changes []activity.SourceChange
-	cuts    int  // changes of the stream before these
+	cuts    int  // changes of the stream before these: they were cut
 	whole   mark // all of changes that may be recorded: whole transactions and parts
 
 	replay replay
@@ -115,12 +115,12 @@ func (g *group) end(e event) error {
 	return nil
 }
 
-// changesOf returns how many changes of the group a mark has.
-func (g *group) changesOf(m mark) int { return m.changes - g.cuts }
+// left returns how many changes of a mark are still in the group.
+func (g *group) left(m mark) int { return m.changes - g.cuts }
 
 // cut takes what a mark has out of the group.
 func (g *group) cut(m mark) []activity.SourceChange {
-	n := g.changesOf(m)
+	n := g.left(m)
 	cut := g.changes[:n]
 	g.changes = slices.Clone(g.changes[n:])
 	g.cuts += n

@@ -132,7 +132,7 @@ func TestGroupCut(t *testing.T) {
 		}
 	}
 	third := one(20, "c")
-	if n := g.changesOf(third); n != 2 {
+	if n := g.left(third); n != 2 {
 		t.Errorf("%d changes left, want 2", n)
 	}
 	if got := targets(g.cut(second)) + " " + targets(g.cut(third)); got != "b c" {
