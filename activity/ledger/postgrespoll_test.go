@@ -16,6 +16,7 @@ import (
 
 	"github.com/feedfilter/feedfilter/activity/ledger"
 	"github.com/feedfilter/feedfilter/internal/pgtest"
+	"github.com/feedfilter/feedfilter/internal/proxytest"
 )
 
 // changed returns the pages that Changed reports, and the next cursor.
@@ -328,5 +329,22 @@ func (server shared) testLeaseByTheServersClock(t testing.TB) {
 	must(t, two.Renew(t.Context(), 0, time.Time{}))
 	if _, err := lease("three"); err != nil {
 		t.Errorf("once the second was ended: %v", err)
+	}
+}
+
+// A poll says at which time of this process the ledger's clock was what it read, and how wrong that
+// may be: all of the way there and back.
+func TestPostgresPollsFromAfar(t *testing.T) {
+	t.Parallel()
+	server := pgtest.Start(t)
+	proxy := proxytest.Start(t, server.Addr())
+	l := open(t, strings.Replace(server.Schema(), server.Addr(), proxy.Addr(), 1), ledger.Options{Pages: 16})
+	for _, way := range []time.Duration{0, 200 * time.Millisecond} {
+		proxy.Delay(2*way, 0)
+		p, err := l.Changed(t.Context(), "", func(uint32, ledger.PageState) error { return nil })
+		must(t, err)
+		if off := p.Clock.Sub(p.At).Abs(); off > p.Error || p.Error < way { // the server has the clock of this process
+			t.Errorf("at %v each way: the clock differs by %v, the poll says %v at most", way, off, p.Error)
+		}
 	}
 }
