@@ -43,16 +43,15 @@ func randomChanges(intn func(n int) int) []ledger.Change {
 // hashOf returns the hash of a user that is a target: 0 for "a".
 func hashOf(target string) uint64 { return uint64(target[0]-'a') * math.MaxUint64 }
 
-// handles creates a ledger, and opens it several times, like several processes, if it may be
-// shared.
+// handles returns the handles of an empty ledger. It is opened several times, like in several
+// processes, if it may be shared.
 func (s suite) handles(t *testing.T, pages uint32) []*ledger.Ledger {
 	t.Helper()
-	url := s.fresh(t)
-	handles := []*ledger.Ledger{open(t, url, ledger.Options{Pages: pages})}
-	if handles[0].Shared() {
-		handles = append(handles, open(t, url, ledger.Options{}), open(t, url, ledger.Options{}))
+	p := s.take(t, pages)
+	for p.handles[0].Shared() && len(p.handles) < 3 {
+		p.open(t, s.owner(t), ledger.Options{})
 	}
-	return handles
+	return p.handles
 }
 
 // together calls do n times at once, each time with the next handle.
