@@ -181,10 +181,10 @@ func execute(t testing.TB, conn *pgx.Conn, statements ...string) {
 	}
 }
 
-// await polls until a query returns true.
+// await polls until a query returns true. The pauses leave the CPU to what it waits for.
 func await(t testing.TB, conn *pgx.Conn, query string) {
 	t.Helper()
-	for deadline := time.Now().Add(time.Minute); ; {
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(5 * time.Millisecond) {
 		var is bool
 		must(t, conn.QueryRow(t.Context(), query).Scan(&is))
 		if is {
