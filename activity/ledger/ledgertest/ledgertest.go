@@ -121,6 +121,8 @@ func RunLong(t *testing.T, fresh func(t *testing.T) (url string)) {
 	suite{fresh: fresh, whole: t}.run(t, []subtest{
 		{"Random", suite.random},
 		{"ForgetsMany", suite.forgetsMany},
+		{"ConcurrentSnapshots", suite.concurrentSnapshotsLong},
+		{"ConcurrentChanged", suite.concurrentChangedLong},
 	})
 }
 
