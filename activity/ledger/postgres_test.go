@@ -76,10 +76,10 @@ func TestLongPostgres(t *testing.T) {
 }
 
 // emptier returns a function that empties a ledger for the next test. Creating a ledger costs the
-// server 75 ms of CPU, and each new connection some 50 ms until it has read what it needs to know of
-// the tables. The rows that a large test deleted would slow down the next one, so its ledger is not
+// server 75 ms of CPU. Each new connection costs some 50 ms until it has read the catalog of the
+// tables. The rows that a large test deleted would slow down the next one, so its ledger is not
 // used again.
-func emptier(t *testing.T, server *pgtest.Server) func(t *testing.T, url string) bool {
+func emptier(t *testing.T, server *pgtest.Server) func(t *testing.T, at string) bool {
 	t.Helper()
 	conn := raw(t, server.URL())
 	return func(t *testing.T, at string) bool {
