@@ -9,7 +9,7 @@ import (
 
 func TestSQLite(t *testing.T) {
 	t.Parallel()
-	ledgertest.Run(t, func(t *testing.T) string { return freshFile(t) })
+	ledgertest.Run(t, func(t *testing.T) string { return freshFile(t) }, nil)
 }
 
 func TestLongSQLite(t *testing.T) {

@@ -169,9 +169,9 @@ func (committed *truth) now() map[uint32]uint64 {
 
 // write records changes and moves users from several goroutines. It closes written when all of them
 // have ended.
-func (committed *truth) write(t *testing.T, handles []*ledger.Ledger) (written chan struct{}) {
+func (committed *truth) write(t *testing.T, handles []*ledger.Ledger, calls int) (written chan struct{}) {
 	t.Helper()
-	const writers, calls = 6, 80
+	const writers = 6
 	var wg sync.WaitGroup
 	for g := range writers {
 		random := rand.New(rand.NewPCG(7, uint64(g)))
@@ -209,10 +209,15 @@ func (committed *truth) write(t *testing.T, handles []*ledger.Ledger) (written c
 
 // concurrentChanged only polls with Changed, while others record. Each poll must report
 // everything that was committed before it began.
-func (s suite) concurrentChanged(t *testing.T) {
+func (s suite) concurrentChanged(t *testing.T) { s.changedAmong(t, 40) }
+
+func (s suite) concurrentChangedLong(t *testing.T) { s.changedAmong(t, 160) }
+
+func (s suite) changedAmong(t *testing.T, calls int) {
+	t.Helper()
 	handles := s.handles(t, 16)
 	committed := truth{sequences: map[uint32]uint64{}}
-	written := committed.write(t, handles)
+	written := committed.write(t, handles, calls)
 	defer func() { <-written }()
 
 	l := handles[len(handles)-1]

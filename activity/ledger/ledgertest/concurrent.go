@@ -43,16 +43,15 @@ func randomChanges(intn func(n int) int) []ledger.Change {
 // hashOf returns the hash of a user that is a target: 0 for "a".
 func hashOf(target string) uint64 { return uint64(target[0]-'a') * math.MaxUint64 }
 
-// handles creates a ledger, and opens it several times, like several processes, if it may be
-// shared.
+// handles returns the handles of an empty ledger. It is opened several times, like in several
+// processes, if it may be shared.
 func (s suite) handles(t *testing.T, pages uint32) []*ledger.Ledger {
 	t.Helper()
-	url := s.fresh(t)
-	handles := []*ledger.Ledger{open(t, url, ledger.Options{Pages: pages})}
-	if handles[0].Shared() {
-		handles = append(handles, open(t, url, ledger.Options{}), open(t, url, ledger.Options{}))
+	p := s.take(t, pages)
+	for p.handles[0].Shared() && len(p.handles) < 3 {
+		p.open(t, s.owner(t), ledger.Options{})
 	}
-	return handles
+	return p.handles
 }
 
 // together calls do n times at once, each time with the next handle.
@@ -246,8 +245,13 @@ func (h history) note(m *model) {
 
 // concurrentSnapshots takes snapshots while one goroutine writes and grows the number of pages.
 // Each snapshot must be the page as it was at the snapshot's sequence.
-func (s suite) concurrentSnapshots(t *testing.T) {
-	const readers, records = 3, 150
+func (s suite) concurrentSnapshots(t *testing.T) { s.snapshotsAmong(t, 72) }
+
+func (s suite) concurrentSnapshotsLong(t *testing.T) { s.snapshotsAmong(t, 300) }
+
+func (s suite) snapshotsAmong(t *testing.T, records int) {
+	t.Helper()
+	const readers = 3
 	l := s.make(t, 1)
 	m := newModel(l.Identity())
 	h := history{}
@@ -273,12 +277,12 @@ func (s suite) concurrentSnapshots(t *testing.T) {
 		move(t, l, m, block(random.IntN(16), "").Hash)
 		h.note(m)
 		// At the end, 4 pages are current and 2 are leaving.
-		if step := i/25 - 1; i%25 == 0 && step >= 0 && step < 5 {
+		if every := records / 6; i%every == 0 && i > 0 && i <= 5*every {
 			for _, round := range rounds { // each reader has a snapshot of the pages in use
 				<-round
 				<-round
 			}
-			grow(t, l, m, step, 2)
+			grow(t, l, m, i/every-1, 2)
 			h.note(m)
 		}
 	}

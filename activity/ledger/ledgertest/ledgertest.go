@@ -4,7 +4,9 @@ package ledgertest
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"math"
 	"slices"
@@ -16,6 +18,9 @@ import (
 
 type suite struct {
 	fresh func(t *testing.T) (url string)
+	empty func(t *testing.T, url string) bool // nil: ledgers are not used again
+	spare map[uint32]*place                   // empty ledgers by number of pages
+	whole *testing.T                          // spare ledgers are closed when it ends
 }
 
 type subtest struct {
@@ -25,9 +30,15 @@ type subtest struct {
 
 // Run tests all promises of package ledger, except those that [RunLong] tests. Each call of
 // fresh returns the URL of another place without a ledger. fresh cleans up with t.Cleanup.
-func Run(t *testing.T, fresh func(t *testing.T) (url string)) {
+//
+// If creating a ledger is expensive, empty saves most of that. empty deletes the rows of all tables
+// that describe no more than what was recorded: all tables but those of the schema's version, the
+// identity and the layouts. Open ledgers at url see an empty ledger afterwards. empty returns false
+// if it cannot do so, or if a new ledger costs less. The ledger of one test then serves the next
+// one, unless a test tests Open. empty may be nil.
+func Run(t *testing.T, fresh func(t *testing.T) (url string), empty func(t *testing.T, url string) bool) {
 	t.Helper()
-	suite{fresh}.run(t, []subtest{
+	suite{fresh: fresh, empty: empty, spare: make(map[uint32]*place), whole: t}.run(t, []subtest{
 		{"Identity", suite.identity},
 		{"Restored", suite.restored},
 		{"PagesInvalid", suite.pagesInvalid},
@@ -107,9 +118,11 @@ func Run(t *testing.T, fresh func(t *testing.T) (url string)) {
 // Call it from a test whose name begins with TestLong.
 func RunLong(t *testing.T, fresh func(t *testing.T) (url string)) {
 	t.Helper()
-	suite{fresh}.run(t, []subtest{
+	suite{fresh: fresh, whole: t}.run(t, []subtest{
 		{"Random", suite.random},
 		{"ForgetsMany", suite.forgetsMany},
+		{"ConcurrentSnapshots", suite.concurrentSnapshotsLong},
+		{"ConcurrentChanged", suite.concurrentChangedLong},
 	})
 }
 
@@ -120,9 +133,74 @@ func (s suite) run(t *testing.T, tests []subtest) {
 	}
 }
 
-// make creates a ledger. It is closed when t ends.
+// place is a ledger with its open handles.
+type place struct {
+	url     string
+	handles []*ledger.Ledger
+}
+
+// make returns an empty ledger. It belongs to t until t ends.
 func (s suite) make(t *testing.T, pages uint32) *ledger.Ledger {
-	return open(t, s.fresh(t), ledger.Options{Pages: pages})
+	t.Helper()
+	return s.take(t, pages).handles[0]
+}
+
+// take returns an empty ledger with at least one handle: a spare one, or else a new one. When t
+// ends, the ledger becomes a spare one, or is closed.
+func (s suite) take(t *testing.T, pages uint32) *place {
+	t.Helper()
+	p := s.spare[pages]
+	delete(s.spare, pages)
+	if p == nil {
+		p = &place{url: s.fresh(s.owner(t))}
+		p.open(t, s.owner(t), ledger.Options{Pages: pages})
+	}
+	t.Cleanup(func() {
+		if s.empty != nil && !t.Failed() && p.unchanged(t, pages) && s.empty(t, p.url) {
+			s.spare[pages] = p
+			return
+		}
+		for _, l := range p.handles {
+			shut(t, l)
+		}
+	})
+	return p
+}
+
+// owner returns the test with which a ledger ends at the latest.
+func (s suite) owner(t *testing.T) *testing.T {
+	if s.empty == nil {
+		return t
+	}
+	return s.whole
+}
+
+// open adds a handle, which is closed at the latest when owner ends.
+func (p *place) open(t, owner *testing.T, o ledger.Options) {
+	t.Helper()
+	l, err := ledger.Open(context.Background(), p.url, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	owner.Cleanup(func() { shut(owner, l) })
+	p.handles = append(p.handles, l)
+}
+
+// unchanged reports whether all handles are open, and the layouts are those of a new ledger.
+func (p *place) unchanged(t *testing.T, pages uint32) bool {
+	for _, l := range p.handles {
+		is, err := l.Layouts(context.Background())
+		switch {
+		case errors.Is(err, fs.ErrClosed):
+			return false
+		case err != nil:
+			t.Error(err)
+			return false
+		case is != ledger.Layouts{Current: pages}:
+			return false
+		}
+	}
+	return true
 }
 
 func open(t *testing.T, url string, o ledger.Options) *ledger.Ledger {
