@@ -8,7 +8,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -53,12 +52,16 @@ func TestFollowOutages(t *testing.T) {
 	dropped := func(after string, author int) {
 		t.Helper()
 		for _, s := range instances {
-			answer := ""
-			for end := time.Now().Add(time.Minute); !strings.Contains(answer, `"kind":"block"`); {
-				if answer = ask(s, after, author); time.Now().After(end) || strings.HasPrefix(answer, "200") && !strings.Contains(answer, `"kind":"block"`) {
+			must(t, servertest.Await(t.Context(), "the feed has the block", func(context.Context) error {
+				answer := ask(s, after, author)
+				if strings.Contains(answer, `"kind":"block"`) {
+					return nil
+				}
+				if strings.HasPrefix(answer, "200") {
 					t.Fatalf("author %d after %s: %s", author, after, answer)
 				}
-			}
+				return fmt.Errorf("author %d after %s: %s", author, after, answer)
+			}))
 		}
 	}
 	wantNotYet := func(after string) {
