@@ -147,8 +147,8 @@ func each(t *testing.T, n, workers int, do func(i int) error) {
 	}
 }
 
-// compare compares the feeds of n people, from the first of them on, with the model. No feed may miss an
-// activity. The service may drop at most 0.1 % of the candidates without activities.
+// compare compares the feeds of n people, from the first of them on, with the model. No feed may
+// miss an activity. The service may drop at most 0.1 % of the candidates without activities.
 func (tr *trace) compare(t *testing.T, s *service, first, n int) {
 	t.Helper()
 	var dropped, clean, wrong atomic.Int64

@@ -87,9 +87,9 @@ func scriptReload(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Fatalf("reload: the service has ended, and logged %s", lines.String())
 }
 
-// scriptRefused is the scripts' command "refused [<argument>...]": feedfilter must refuse the command
-// line as a mistake, before the command runs, so it needs no process of its own. It does not see the
-// directory and the environment of the script.
+// scriptRefused is the scripts' command "refused [<argument>...]": feedfilter must refuse the
+// command line as a mistake, before the command runs, so it needs no process of its own. It does
+// not see the directory and the environment of the script.
 func scriptRefused(ts *testscript.TestScript, neg bool, args []string) {
 	if neg {
 		ts.Fatalf("refused: only to succeed")
