@@ -141,7 +141,7 @@ func (m *writerModel) verify(t *testing.T, s *service) {
 
 func (m *writerModel) verifyFeed(t *testing.T, s *service) {
 	t.Helper()
-	q := feedRequest{Viewer: m.user}
+	q := feedRequest{Viewer: m.user, Posts: []post{}} // a user may have likes alone
 	var want []bool
 	for a, f := range m.fates {
 		switch a.plural {
