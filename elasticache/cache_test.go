@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"net/http"
 	"path/filepath"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/feedfilter/feedfilter/elasticache"
 	"github.com/feedfilter/feedfilter/internal/awstest"
+	"github.com/feedfilter/feedfilter/internal/servertest"
 )
 
 // reached returns the configuration with which a test reaches AWS. The SDK makes three attempts,
@@ -147,10 +149,13 @@ func TestOpenWaits(t *testing.T) {
 	created := make(chan struct{})
 	go func() {
 		defer close(created)
-		for a.Asked("DescribeReplicationGroups") < 4 { // it was told "creating"
-			if t.Context().Err() != nil {
-				return
+		if servertest.Await(t.Context(), "it was told creating", func(context.Context) error {
+			if n := a.Asked("DescribeReplicationGroups"); n < 4 {
+				return fmt.Errorf("asked %d times", n)
 			}
+			return nil
+		}) != nil {
+			return
 		}
 		a.PutGroup("new", awstest.Group{Addr: "primary.test:6379"})
 	}()

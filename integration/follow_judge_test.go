@@ -21,6 +21,7 @@ type fakeFollower struct {
 	reached int             // the position that it has applied
 	rows    map[string]bool // what it has applied
 	commits []time.Time     // of the source, up to each position
+	delay   time.Duration   // of the network; clients that try for minutes send fewer requests over a slow one
 
 	apply  func(row string, add bool)
 	ready  func(after int) bool // whether a feed may be answered
@@ -29,7 +30,7 @@ type fakeFollower struct {
 }
 
 func newFakeFollower() *fakeFollower {
-	f := &fakeFollower{rows: make(map[string]bool)}
+	f := &fakeFollower{rows: make(map[string]bool), delay: time.Millisecond}
 	f.apply = func(row string, add bool) { f.rows[row] = add }
 	f.ready = func(after int) bool { return f.reached >= after }
 	f.since = func(at time.Time) (position int) {
@@ -79,7 +80,7 @@ func (f *fakeFollower) feed(w http.ResponseWriter, r *http.Request) {
 
 // RoundTrip is the network between a client and the service.
 func (f *fakeFollower) RoundTrip(r *http.Request) (*http.Response, error) {
-	time.Sleep(time.Millisecond)
+	time.Sleep(f.delay)
 	answer := httptest.NewRecorder()
 	f.answer.ServeHTTP(answer, r)
 	return answer.Result(), nil
@@ -125,11 +126,14 @@ func TestFollowChaosFindsFaults(t *testing.T) {
 		}},
 		{"loses events that record", "shown", "", func(f *fakeFollower) { every(f, 10, func(add bool) bool { return add }) }},
 		{"loses events that undo", "ghosts", "", func(f *fakeFollower) { every(f, 10, func(add bool) bool { return !add }) }},
-		{"never gets there", "late", "", func(f *fakeFollower) { f.ready = func(after int) bool { return after < 40 && f.reached >= after } }},
+		{"never gets there", "late", "", func(f *fakeFollower) {
+			f.ready, f.delay = func(after int) bool { return after < 40 && f.reached >= after }, 100*time.Millisecond
+		}},
 		{"answers 500", "answered", "", answers(func(w http.ResponseWriter, _ *httptest.ResponseRecorder) {
 			w.WriteHeader(http.StatusInternalServerError)
 		})},
 		{"is degraded for good", "late", "", func(f *fakeFollower) {
+			f.delay = 100 * time.Millisecond
 			f.answer = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 				encode(w, map[string]any{"posts": []any{}, "dropped": []any{}, "degraded": []any{map[string]string{"kind": "block"}}})
 			})

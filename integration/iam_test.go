@@ -58,7 +58,7 @@ func TestIAM(t *testing.T) {
 			}
 		})
 	}
-	tick := time.NewTicker(200 * time.Millisecond)
+	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	for range cuts {
 		for before := feeds.Load(); !t.Failed() && feeds.Load() < before+100; {

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -19,7 +18,7 @@ import (
 
 // While the ledger or the source is down, feeds without a position go on, and those with one that
 // was not recorded get 503 not_yet. Without Redis they have it. Nothing is lost, and another
-// instance follows for one that was stopped.
+// instance follows for one that was stopped or killed.
 func TestFollowOutages(t *testing.T) {
 	source, postgres, redis := pgtest.Start(t, "wal_level=logical"), pgtest.Start(t), redistest.Start(t)
 	var conn *pgx.Conn
@@ -53,12 +52,16 @@ func TestFollowOutages(t *testing.T) {
 	dropped := func(after string, author int) {
 		t.Helper()
 		for _, s := range instances {
-			answer := ""
-			for end := time.Now().Add(time.Minute); !strings.Contains(answer, `"kind":"block"`); {
-				if answer = ask(s, after, author); time.Now().After(end) || strings.HasPrefix(answer, "200") && !strings.Contains(answer, `"kind":"block"`) {
+			must(t, servertest.Await(t.Context(), "the feed has the block", func(context.Context) error {
+				answer := ask(s, after, author)
+				if strings.Contains(answer, `"kind":"block"`) {
+					return nil
+				}
+				if strings.HasPrefix(answer, "200") {
 					t.Fatalf("author %d after %s: %s", author, after, answer)
 				}
-			}
+				return fmt.Errorf("author %d after %s: %s", author, after, answer)
+			}))
 		}
 	}
 	wantNotYet := func(after string) {
@@ -95,14 +98,15 @@ func TestFollowOutages(t *testing.T) {
 	dropped(position, 6)
 	dropped(commit(`INSERT INTO blocks VALUES (1, 7)`), 7)
 
-	all := instances
-	for i, s := range all { // one of them follows
-		must(t, s.cmd.Process.Signal(syscall.SIGSTOP))
-		instances = []*service{all[1-i]}
-		dropped(commit(fmt.Sprintf(`INSERT INTO blocks VALUES (1, %d)`, 8+i)), 8+i)
-		must(t, s.cmd.Process.Signal(syscall.SIGCONT))
-	}
+	all := instances // one of them follows: either the first, which stops, or the one that is killed
+	all[0].signal(syscall.SIGSTOP)
+	instances = all[1:]
+	dropped(commit(`INSERT INTO blocks VALUES (1, 8)`), 8)
+	all[0].signal(syscall.SIGCONT)
 	instances = all
+	dropped(commit(`INSERT INTO blocks VALUES (1, 9)`), 9)
+	all[1].signal(syscall.SIGKILL)
+	instances = all[:1]
 	dropped(commit(`INSERT INTO blocks VALUES (1, 10)`), 10)
 }
 

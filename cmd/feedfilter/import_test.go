@@ -72,39 +72,51 @@ func writeFile(t testing.TB, name, text string) {
 	must(t, os.WriteFile(name, []byte(text), 0o600))
 }
 
-// An import is killed before or after it saves any checkpoint. Run again, it gives the same result.
-func TestImportKilled(t *testing.T) {
+// TestImportKilled kills an import at some of the places, chosen at random: 5 of 22.
+// TestLongImportKilled takes all.
+func TestImportKilled(t *testing.T) { wantSameAfterKill(t, 5) }
+
+func TestLongImportKilled(t *testing.T) {
+	if testing.Short() {
+		t.Skip("TestImportKilled takes some of them")
+	}
+	wantSameAfterKill(t, 22)
+}
+
+// wantSameAfterKill kills imports before or after they save a checkpoint, at so many places chosen
+// at random. Run again, each gives the same result.
+func wantSameAfterKill(t *testing.T, places int) {
+	t.Helper()
 	const lines, batch = 200, 20
 	const notes = lines/batch + 1 // one for each batch, and one for the end
 	text, state := churn(lines)
-	for n := 1; n <= notes; n++ {
-		for _, when := range []string{"before", "after"} {
-			t.Run(fmt.Sprintf("%s %d", when, n), func(t *testing.T) {
-				t.Parallel()
-				dir := t.TempDir()
-				file := filepath.Join(dir, "a.csv")
-				writeFile(t, file, text)
-				args := []string{"import", "--data-dir", dir, "--pages=4", fmt.Sprintf("--batch=%d", batch), file}
-				hit := runCommand(t, []string{fmt.Sprintf("HIT=%s %d SIGKILL", when, n)}, "feedfilter-hit", args...)
-				if hit.code != -1 || hit.stdout != "" {
-					t.Fatalf("not killed: exit code %d\n%s%s", hit.code, hit.stdout, hit.stderr)
-				}
-				done := n
-				if when == "before" {
-					done--
-				}
-				again := feedfilter(t, 0, args...)
-				want := ""
-				if done > 0 && done < notes {
-					want = fmt.Sprintf("continuing %s at line %d, after %d activities\n", file, done*batch+1, done*batch)
-				}
-				if again.stderr != want {
-					t.Errorf("run again, it prints %q, want %q", again.stderr, want)
-				}
-				wantContains(t, again.stdout, fmt.Sprintf("imported %d activities", lines))
-				wantState(t, dir, state)
-			})
-		}
+	for _, place := range rand.Perm(2 * notes)[:places] {
+		n, when := place/2+1, []string{"before", "after"}[place%2]
+		t.Run(fmt.Sprintf("%s %d", when, n), func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			file := filepath.Join(dir, "a.csv")
+			writeFile(t, file, text)
+			args := []string{"import", "--data-dir", dir, "--pages=4", fmt.Sprintf("--batch=%d", batch), file}
+			hit := runCommand(t, []string{fmt.Sprintf("HIT=%s %d SIGKILL", when, n)}, "feedfilter-hit", args...)
+			if hit.code != -1 || hit.stdout != "" {
+				t.Fatalf("not killed: exit code %d\n%s%s", hit.code, hit.stdout, hit.stderr)
+			}
+			done := n
+			if when == "before" {
+				done--
+			}
+			again := feedfilter(t, 0, args...)
+			want := ""
+			if done > 0 && done < notes {
+				want = fmt.Sprintf("continuing %s at line %d, after %d activities\n", file, done*batch+1, done*batch)
+			}
+			if again.stderr != want {
+				t.Errorf("run again, it prints %q, want %q", again.stderr, want)
+			}
+			wantContains(t, again.stdout, fmt.Sprintf("imported %d activities", lines))
+			wantState(t, dir, state)
+		})
 	}
 }
 

@@ -22,7 +22,6 @@ func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){
 		"feedfilter":     main,
 		"feedfilter-hit": mainHit,
-		"call":           mainCall,
 	})
 }
 
@@ -32,9 +31,13 @@ func TestScripts(t *testing.T) {
 		UpdateScripts: updated(), // expected outputs in files
 		Setup: func(env *testscript.Env) error {
 			env.Values["serving"] = &serving{}
+			env.Setenv("GOGC", os.Getenv("GOGC")) // scripts have only what is set for them
 			return nil
 		},
-		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){"serve": scriptServe, "halt": scriptHalt, "reload": scriptReload},
+		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
+			"serve": scriptServe, "halt": scriptHalt, "reload": scriptReload,
+			"call": scriptCall, "refused": scriptRefused,
+		},
 	})
 }
 

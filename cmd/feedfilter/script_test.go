@@ -87,13 +87,30 @@ func scriptReload(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Fatalf("reload: the service has ended, and logged %s", lines.String())
 }
 
-// mainCall is the scripts' command "call <method> <URL> [<JSON>]": it prints the status and the
-// answer.
-func mainCall() {
-	if err := call(os.Args[1:], os.Stdout); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1) //nolint:revive // this is main
+// scriptRefused is the scripts' command "refused [<argument>...]": feedfilter must refuse the
+// command line as a mistake, before the command runs, so it needs no process of its own. It does
+// not see the directory and the environment of the script.
+func scriptRefused(ts *testscript.TestScript, neg bool, args []string) {
+	if neg {
+		ts.Fatalf("refused: only to succeed")
 	}
+	chosen, err := invoke(context.Background(), args, stdio{os.Stdin, os.Stdout, os.Stderr})
+	if err == nil {
+		ts.Fatalf("feedfilter %s: nothing is wrong with it", chosen.command.Command())
+	}
+	complain(ts.Stderr(), err)
+	if code := exitCode(err); code != exitUsage {
+		ts.Fatalf("feedfilter %s: exit code %d, want %d: %v", strings.Join(args, " "), code, exitUsage, err)
+	}
+}
+
+// scriptCall is the scripts' command "call <method> <URL> [<JSON>]": it prints the status and the
+// answer.
+func scriptCall(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("call: a method and a URL, and to get an answer")
+	}
+	ts.Check(call(args, ts.Stdout()))
 }
 
 func call(args []string, out io.Writer) error {

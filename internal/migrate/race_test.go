@@ -66,11 +66,21 @@ func (w *writer) step(ctx context.Context) error {
 	return nil
 }
 
-// TestRace runs an app that writes to both places over a faulty network. Imports, some of them
-// killed, and comparisons run at the same time. Feeds must always drop acknowledged blocks. At the
-// end, no block may be missing or extra.
-func TestRace(t *testing.T) {
-	const stepsEach = 250
+// TestRace takes a part of the steps of TestLongRace.
+func TestRace(t *testing.T) { race(t, 120) }
+
+func TestLongRace(t *testing.T) {
+	if testing.Short() {
+		t.Skip("TestRace takes a part of the steps")
+	}
+	race(t, 1000)
+}
+
+// race runs an app whose writers take so many steps each: they write to both places over a faulty
+// network. Imports, some of them killed, and comparisons run at the same time. Feeds must always
+// drop acknowledged blocks. At the end, no block may be missing or extra.
+func race(t *testing.T, stepsEach int) {
+	t.Helper()
 	server := redistest.Start(t)
 	w := newWorld(t, 0)
 	for u := range raceUsers {

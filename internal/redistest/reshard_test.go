@@ -38,7 +38,7 @@ func TestMoveSlots(t *testing.T) {
 	}
 	cancel()
 	values := <-written
-	if len(values) < 998 {
+	if len(values) < 2*pairs-2 {
 		t.Errorf("only %d keys were written", len(values))
 	}
 	for key, want := range values {
@@ -68,10 +68,12 @@ func TestAdoptSlots(t *testing.T) {
 	waitOK(t, c)
 }
 
+// pairs is how many pairs of keys TestMoveSlots moves each time.
+const pairs = 200
+
 // writePairs writes pairs of keys of one slot, both with each command, until ctx is done. After
 // each round it sends to progress if a receiver waits. It returns the last acknowledged values.
 func writePairs(ctx context.Context, client *redis.ClusterClient, progress chan<- struct{}) map[string]string {
-	const pairs = 500
 	acknowledged := make(map[string]string)
 	for i := 0; ctx.Err() == nil; i++ {
 		a, b, value := fmt.Sprintf("{a}%da", i%pairs), fmt.Sprintf("{a}%db", i%pairs), strconv.Itoa(i)
