@@ -84,7 +84,11 @@ func (a *applier) run(ctx context.Context) error {
 		if a.ended != nil && a.next(a.group.whole).to == a.at {
 			return errors.Join(context.Cause(ctx), a.ended)
 		}
-		timer.Reset(a.alone.pause)
+		pause := a.alone.pause
+		if a.looks.soon() {
+			pause = min(pause, shortLook)
+		}
+		timer.Reset(pause)
 		if err := a.wait(ctx, events, timer.C); err != nil {
 			return err
 		}
@@ -191,7 +195,7 @@ func (a *applier) waits(m mark) bool {
 // record begins to record what is proved, and the position after it.
 func (a *applier) record(ctx context.Context) {
 	proved := a.next(a.looks.proved)
-	if a.recording != nil || proved.to == a.at || a.waits(proved) {
+	if a.recording != nil || proved.to == a.at || a.waits(proved) || a.looks.soon() {
 		return
 	}
 	group := a.group.cut(proved)

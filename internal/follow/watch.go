@@ -129,6 +129,7 @@ type looks struct {
 	ended <-chan lookedAt
 
 	busy   bool      // a look is in progress
+	began  time.Time // it
 	looked mark      // what it proves
 	proved mark      // may be recorded
 	sum    uint64    // of the catalog
@@ -142,8 +143,14 @@ func (l *looks) look(received mark, more bool) {
 	if l.busy || !more && time.Since(l.last) < lookEvery {
 		return
 	}
-	l.looked, l.busy = received, true
+	l.looked, l.busy, l.began = received, true, time.Now()
 	l.begin <- struct{}{}
+}
+
+// soon reports whether a look in progress will soon prove more changes. They should not wait until a
+// group without them is recorded, which takes longer than a look.
+func (l *looks) soon() bool {
+	return l.busy && l.looked.changes > l.proved.changes && time.Since(l.began) < shortLook
 }
 
 // take takes what a look has found.
