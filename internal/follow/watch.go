@@ -147,8 +147,8 @@ func (l *looks) look(received mark, more bool) {
 	l.begin <- struct{}{}
 }
 
-// soon reports whether a look in progress will soon prove more changes. They should not wait until a
-// group without them is recorded, which takes longer than a look.
+// soon reports whether a look in progress will soon prove more changes. They should not wait until
+// a group without them is recorded, which takes longer than a look.
 func (l *looks) soon() bool {
 	return l.busy && l.looked.changes > l.proved.changes && time.Since(l.began) < shortLook
 }
