@@ -175,12 +175,12 @@ func (r *Recorder) Repair(ctx context.Context, at pages.PageAt) error { return r
 // StalenessBound returns the bound of the [Config]; 0 if every reader asks the ledger first.
 func (r *Recorder) StalenessBound() time.Duration { return r.pages.StalenessBound() }
 
-// ask reads the ledger for a caller, who waits for it. It fails at once if the ledger did not
-// answer the last poll, or if too many requests wait. Errors are [ErrOverloaded], an
+// ask reads the ledger for a caller, who waits for it. It fails at once if the ledger does not
+// answer, as far as this process knows, or if too many requests wait. Errors are [ErrOverloaded], an
 // [*UnavailableError], or that of ctx.
 func ask[T any](ctx context.Context, r *Recorder, read func() (T, error)) (T, error) { //nolint:ireturn // not an interface
 	var none T
-	if err := r.pages.Reachable(); err != nil {
+	if err := r.pages.Readable(); err != nil {
 		return none, err
 	}
 	resume, ok := admission.PauseForLedger(ctx)

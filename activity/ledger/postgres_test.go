@@ -313,6 +313,7 @@ func (server shared) testReplaced(t testing.TB) {
 	polls, notes := open(t, url, ledger.Options{}), open(t, url, ledger.Options{})
 	checkSequence(t, polls, 3, 1)
 	checkSequence(t, notes, 3, 1)
+	changed(t, polls, "") // opens the connection that only polls use
 	other := open(t, url, ledger.Options{Restored: true})
 	calls := map[string]func() error{
 		"Record": func() error {

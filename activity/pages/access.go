@@ -201,6 +201,17 @@ func (pl *poller) reachable() error {
 	return Unavailable("ledger", errUnread)
 }
 
+// readable returns an [*UnavailableError] if reachable does, or if a question has found since that
+// the ledger cannot be reached. Otherwise a feed would wait for it twice: for its page, and then for
+// what overrules its drops. A write is tried all the same: it is refused only after a poll.
+func (pl *poller) readable() error {
+	if access(pl.follow.access.Load()) == unreachable && pl.follow.bound != 0 {
+		pl.poll()
+		return Unavailable("ledger", errUnreachable)
+	}
+	return pl.reachable()
+}
+
 // noteAccess notes how the ledger, which answers, can be read. It logs when that changes.
 func (pl *poller) noteAccess(ctx context.Context, now access, err error) {
 	pl.hear()

@@ -249,6 +249,9 @@ func TestQuestionsToALedgerThatHangs(t *testing.T) {
 		if n := l.pings.Load(); n != 1 {
 			t.Errorf("20 feeds pinged the ledger %d times, want once", n)
 		}
+		if err := b.Readable(); err == nil {
+			t.Error("feeds that waited for a ledger that hangs wait for it again to confirm what they found")
+		}
 		l.questions.Store(0)
 		start = time.Now()
 		for range 20 {

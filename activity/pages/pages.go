@@ -229,9 +229,10 @@ func (p *Pages) Now() time.Time { return p.storage.now() }
 // StalenessBound returns the bound of the [Config]; 0 if every reader asks the ledger first.
 func (p *Pages) StalenessBound() time.Duration { return p.poller.follow.bound }
 
-// Reachable returns an [*UnavailableError] if the ledger did not answer the last poll. Callers then
-// fail at once, rather than wait for it. The next poll begins with the call.
-func (p *Pages) Reachable() error { return p.poller.reachable() }
+// Readable returns an [*UnavailableError] if the ledger did not answer the last poll, or a later
+// question of a reader and a ping. Callers then fail at once, rather than wait for it. The next poll
+// begins with the call.
+func (p *Pages) Readable() error { return p.poller.readable() }
 
 // Load reads pages, whatever their state, within a second. If the store fails, every element is
 // zero. The error is an [*UnavailableError], or that of ctx.
