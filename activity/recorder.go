@@ -18,72 +18,69 @@ import (
 type Config struct {
 	_ struct{} // fields are named
 
-	// Ledger is the source of truth behind the pages. The caller closes it, after the Recorder.
-	// See [OpenPlain] for activities without a ledger.
+	// Ledger is the source of truth behind the pages. The caller closes it, after the Recorder. See
+	// [OpenPlain] for activities without a ledger.
 	Ledger *ledger.Ledger
 	// Store holds one filter, which belongs to this ledger alone.
 	Store favfilter.Store
 	// Replica reads pages from copies of Store that may lag behind it. Views read it first. A
-	// replica's page that lacks a required write is not used: the View then takes a second
-	// round trip, to Store. For kinds with a window, a View misses what the replica lacks. Nil:
-	// there are no replicas.
+	// replica's page that lacks a required write is not used: the View then takes a second round
+	// trip, to Store. For kinds with a window, a View misses what the replica lacks. Nil: there are
+	// no replicas.
 	Replica favfilter.Store
 	// Kinds are the kinds of activities. Default: BuiltinKinds().
 	Kinds *Kinds
 
-	// FalsePositiveRate is the share of clean candidates, with one author each, that a feed
-	// check may drop wrongly: 1e-8 to 0.5. It is divided equally among the keys that are tested
-	// for a candidate. Default 0.001.
+	// FalsePositiveRate is the share of clean candidates, with one author each, that a feed check
+	// may drop wrongly: 1e-8 to 0.5. It is divided equally among the keys that are tested for a
+	// candidate. Default 0.001.
 	FalsePositiveRate float64
 
 	// StalenessBound is the maximum age of a Recorder's view of the ledger while it answers. It
-	// matters for a write through another Recorder whose page change did not arrive or was
-	// lost. Every View that begins this long after the write was acknowledged has the write.
+	// matters for a write through another Recorder whose page change did not arrive or was lost.
+	// Every View that begins this long after the write was acknowledged has the write.
 	//
-	// 10 ms to 1 min, or 0 for the default of 1 s. A negative value makes every View ask the
-	// ledger first. That is necessary if Recorders share a ledger but each has its own store.
+	// 10 ms to 1 min, or 0 for the default of 1 s. A negative value makes every View ask the ledger
+	// first. That is necessary if Recorders share a ledger but each has its own store.
 	//
-	// All Recorders of one ledger must have the same StalenessBound; otherwise Open fails with
-	// an error that wraps ledger.ErrSettingsDiffer.
+	// All Recorders of one ledger must have the same StalenessBound; otherwise Open fails with an
+	// error that wraps ledger.ErrSettingsDiffer.
 	StalenessBound time.Duration
 
-	// MaxSharedKeys is the largest number of a user's keys on a shared page. A user with more
-	// keys gets a dedicated page, which bounds what feeds read by the activities of their
-	// viewer and a few others. At least 16; default 2048.
+	// MaxSharedKeys is the largest number of a user's keys on a shared page. A user with more keys
+	// gets a dedicated page, which bounds what feeds read by the activities of their viewer and a
+	// few others. At least 16; default 2048.
 	MaxSharedKeys int
 
-	// ListCache is the number of bytes of pages that this process holds, 1 to 2^40. These are
-	// pages of lists, those for [Recorder.Audience], dedicated ones of 64 KiB or more, and
-	// those that were rebuilt while the Store was down. The least recently used are evicted
-	// first. A page takes up to half of it; larger ones are read each time. Default 64 MiB.
+	// ListCache is the number of bytes of pages that this process holds, 1 to 2^40. These are pages
+	// of lists, those for [Recorder.Audience], dedicated ones of 64 KiB or more, and those that
+	// were rebuilt while the Store was down. The least recently used are evicted first. A page takes
+	// up to half of it; larger ones are read each time. Default 64 MiB.
 	ListCache int
 
-	// ScrubRate is the number of pages a second that the background scrub compares with the
-	// ledger, 1 to 100,000. The scrub is faster while the store may have lost pages. Default
-	// 500.
+	// ScrubRate is the number of pages a second that the background scrub compares with the ledger,
+	// 1 to 100,000. The scrub is faster while the store may have lost pages. Default 500.
 	ScrubRate int
 
 	// Passive turns background maintenance off: no scrub, no rebuild of a page before somebody
-	// reads it, no removal of ended activities. It is for inspection that must not change the
-	// data.
+	// reads it, no removal of ended activities. It is for inspection that must not change the data.
 	Passive bool
 
 	// AfterTimeout bounds how long [Recorder.Await] waits. Default 1 s.
 	AfterTimeout time.Duration
 
-	// FollowedWithin is how recently the source of a followed kind must have been followed.
-	// Views are answered beyond it too, and [Recorder.Behind] names the kind. Default 30 s.
-	// Negative: Behind names none.
+	// FollowedWithin is how recently the source of a followed kind must have been followed. Views
+	// are answered beyond it too, and [Recorder.Behind] names the kind. Default 30 s. Negative:
+	// Behind names none.
 	FollowedWithin time.Duration
 
 	// Persist makes the store's contents durable, for a store that writes its changes to disk
 	// later. DeleteUser calls it. Default: a no-op.
 	Persist func(context.Context) error
 
-	// OnRebuild is called after each rebuild of a page, whether it succeeded or failed. It gets
-	// the reason for the rebuild, its duration without the wait for its turn, and the error, if
-	// any: the ledger's, or else the store's. Up to six calls run at once. OnRebuild must not
-	// block.
+	// OnRebuild is called after each rebuild of a page, whether it succeeded or failed. It gets the
+	// reason for the rebuild, its duration without the wait for its turn, and the error, if any:
+	// the ledger's, or else the store's. Up to six calls run at once. OnRebuild must not block.
 	OnRebuild func(reason string, took time.Duration, err error)
 
 	// Now is the clock that decides when activities are recorded and end. Default: the ledger's
@@ -178,9 +175,9 @@ func (r *Recorder) Repair(ctx context.Context, at pages.PageAt) error { return r
 // StalenessBound returns the bound of the [Config]; 0 if every reader asks the ledger first.
 func (r *Recorder) StalenessBound() time.Duration { return r.pages.StalenessBound() }
 
-// ask reads the ledger for a caller, who waits for it. It fails at once if the ledger does not
-// answer, as far as this process knows, or if too many requests wait. Errors are [ErrOverloaded],
-// an [*UnavailableError], or that of ctx.
+// ask reads the ledger for a caller, who waits for it. It fails at once if this process knows that
+// the ledger does not answer, or if too many requests wait. Errors are [ErrOverloaded], an
+// [*UnavailableError], or that of ctx.
 func ask[T any](ctx context.Context, r *Recorder, read func() (T, error)) (T, error) { //nolint:ireturn // not an interface
 	var none T
 	if err := r.pages.Readable(); err != nil {

@@ -17,25 +17,22 @@ type access int32
 const (
 	// polled: the last poll succeeded. Changes that it missed are younger than follower.start.
 	polled access = iota
-	// behind: the ledger answers, but polls fail, or one is reading every page, which takes
-	// longer than the bound. Readers ask the ledger where their users are. A reader that may
-	// not wait, or whose question is not answered in time, is refused: a page in the store may
-	// lack a write.
+	// behind: the ledger answers, but polls fail, or one is reading every page, which takes longer
+	// than the bound. Readers ask the ledger where their users are. A reader that may not wait, or
+	// whose question is not answered in time, is refused: a page in the store may lack a write.
 	behind
-	// unreachable: a poll or a question failed or was not answered, and neither was a ping
-	// after it. Pages in the store are trusted until the next poll.
+	// unreachable: a poll or a question failed or was not answered, and neither was a ping after it.
+	// Pages in the store are trusted until the next poll.
 	unreachable
 )
 
 // A ledger that is slow, or that too many requests wait for, is not one that cannot be reached. A
 // ping tells them apart: it has a connection of its own, and reads one row.
 const (
-	// pingAfter is how long a question waits before the ledger is pinged, and between two
-	// pings.
+	// pingAfter is how long a question waits before the ledger is pinged, and between two pings.
 	pingAfter = 500 * time.Millisecond
-	// pingTimeout is how long a ping may take. It is a part of what a ledger that hangs delays
-	// a feed by, once: after a question by hangBound, after a poll by pollTimeout +
-	// pingTimeout.
+	// pingTimeout is how long a ping may take. It is a part of what a ledger that hangs delays a feed
+	// by, once: after a question by hangBound, after a poll by pollTimeout + pingTimeout.
 	pingTimeout = 500 * time.Millisecond
 	hangBound   = pingAfter + pingTimeout
 	// questionTimeout is how long a question may take while pings are answered.
@@ -149,8 +146,7 @@ func ask[T any](ctx context.Context, pl *poller, read func(ctx context.Context) 
 			return value, ctx.Err()
 		}
 		cause := context.Cause(limited)
-		// A process that was starved may not have pinged a ledger that hangs before the
-		// time was up.
+		// A process that was starved may not have pinged a ledger that hangs before the time was up.
 		if errors.Is(cause, errUnreachable) || pl.lost(ctx, err) {
 			return value, errUnreachable
 		}

@@ -36,17 +36,17 @@ type Config struct {
 const (
 	// maxGroup is the largest number of changes in one ledger transaction.
 	maxGroup = 10_000
-	// maxSettling is the number of committed groups whose changes may be in flight to the store
-	// at once. Groups that wait for a rebuild do not count.
+	// maxSettling is the number of committed groups whose changes may be in flight to the store at
+	// once. Groups that wait for a rebuild do not count.
 	maxSettling = 8
-	// maxRebuilds is the number of pages rebuilt at once. maxLarge is the number of pages read
-	// in parts that are rebuilt at once, beside those.
+	// maxRebuilds is the number of pages rebuilt at once. maxLarge is the number of pages read in
+	// parts that are rebuilt at once, beside those.
 	maxRebuilds = 4
 	maxLarge    = 2
 	// loadTimeout is how long a read of pages may take before the ledger is asked instead.
 	loadTimeout = time.Second
-	// applyTimeout is how long the change of one page may take. Each further page in the same
-	// call adds applyMore.
+	// applyTimeout is how long the change of one page may take. Each further page in the same call
+	// adds applyMore.
 	applyTimeout = time.Second
 	applyMore    = time.Millisecond
 	// commitTimeout and pageTimeout bound work that no caller waits for: a transaction, and the
@@ -55,18 +55,18 @@ const (
 	pageTimeout   = 10 * time.Second
 	// pollTimeout is how long a poll waits for each answer of the ledger.
 	pollTimeout = 1500 * time.Millisecond
-	// firstPollTimeout is pollTimeout for the poll at Open, which also has to connect, with
-	// about ten round trips. No feed waits for it.
+	// firstPollTimeout is pollTimeout for the poll at Open, which also has to connect, with about
+	// ten round trips. No feed waits for it.
 	firstPollTimeout = 5 * time.Second
-	// largeTimeout bounds the rebuild of a page that is read in parts. largeLoadTimeout bounds
-	// the read of such a page from the store.
+	// largeTimeout bounds the rebuild of a page that is read in parts. largeLoadTimeout bounds the
+	// read of such a page from the store.
 	largeTimeout     = 5 * time.Minute
 	largeLoadTimeout = 10 * time.Second
 
 	defaultBound     = time.Second
 	defaultScrubRate = 500
-	// maxWaiting is the number of writes that may wait. maxFlights is the number of pages that
-	// may wait for a rebuild that a feed needs. One more is refused with ErrOverloaded.
+	// maxWaiting is the number of writes that may wait. maxFlights is the number of pages that may
+	// wait for a rebuild that a feed needs. One more is refused with ErrOverloaded.
 	maxWaiting = 4096
 	maxFlights = 1024
 )

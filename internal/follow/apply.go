@@ -79,13 +79,12 @@ func (a *applier) run(ctx context.Context) error {
 			continue
 		default:
 		}
-		a.look()
-		a.record(ctx)
+		a.begin(ctx)
 		if a.ended != nil && a.next(a.group.whole).to == a.at {
 			return errors.Join(context.Cause(ctx), a.ended)
 		}
 		pause := a.alone.pause
-		if a.looks.soon() {
+		if a.looks.provesSoon() {
 			pause = min(pause, shortLook)
 		}
 		timer.Reset(pause)
@@ -93,6 +92,13 @@ func (a *applier) run(ctx context.Context) error {
 			return err
 		}
 	}
+}
+
+// begin begins what can begin. A recording comes first: it would wait for the next look, and so for
+// each look after that, while the source writes.
+func (a *applier) begin(ctx context.Context) {
+	a.record(ctx)
+	a.look()
 }
 
 // wait waits until there is something to do.
@@ -195,7 +201,7 @@ func (a *applier) waits(m mark) bool {
 // record begins to record what is proved, and the position after it.
 func (a *applier) record(ctx context.Context) {
 	proved := a.next(a.looks.proved)
-	if a.recording != nil || proved.to == a.at || a.waits(proved) || a.looks.soon() {
+	if a.recording != nil || proved.to == a.at || a.waits(proved) || a.looks.provesSoon() {
 		return
 	}
 	group := a.group.cut(proved)

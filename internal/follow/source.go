@@ -439,8 +439,12 @@ func (c *inspection) readPublication(ctx context.Context) error {
 			names[i] = c.tables[i].only()
 		}
 		slices.Sort(names)
-		c.lacksf("DROP PUBLICATION IF EXISTS "+quote(c.publication)+"; CREATE PUBLICATION "+quote(c.publication)+" FOR TABLE "+
-			strings.Join(slices.Compact(names), ", ")+" WITH (publish_via_partition_root = true)",
+		mend := "CREATE PUBLICATION " + quote(c.publication) + " FOR TABLE " +
+			strings.Join(slices.Compact(names), ", ") + " WITH (publish_via_partition_root = true)"
+		if !c.others {
+			mend = "DROP PUBLICATION IF EXISTS " + quote(c.publication) + "; " + mend
+		}
+		c.lacksf(mend,
 			"there is no publication %q of these tables with all changes", c.publication)
 	}
 	return nil

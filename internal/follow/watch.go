@@ -28,11 +28,9 @@ const changingPause = 5 * time.Millisecond
 type watcher struct {
 	f    *Follower
 	conn *pgx.Conn
-	// known is the catalog with which the tables were read, and partitions that were made
-	// since.
+	// known is the catalog with which the tables were read, and partitions that were made since.
 	known *catalog
-	// tail is the end of the log that the last look has found, if not all was on disk; 0: it
-	// was.
+	// tail is the end of the log as the last look found it, if a part was not on disk; otherwise 0.
 	tail pglogrepl.LSN
 
 	begin chan struct{}
@@ -45,7 +43,7 @@ type lookedAt struct {
 	began time.Time
 	sum   uint64
 	end   pglogrepl.LSN
-	soon  bool // look again after lookSoon: see [watcher.flush]
+	again bool // look again after lookSoon: see [watcher.flush]
 	err   error
 }
 
@@ -129,7 +127,7 @@ type looks struct {
 	ended <-chan lookedAt
 
 	busy   bool      // a look is in progress
-	began  time.Time // it
+	began  time.Time // when it began
 	looked mark      // what it proves
 	proved mark      // may be recorded
 	sum    uint64    // of the catalog
@@ -147,16 +145,16 @@ func (l *looks) look(received mark, more bool) {
 	l.begin <- struct{}{}
 }
 
-// soon reports whether a look in progress will soon prove more changes. They should not wait until
-// a group without them is recorded, which takes longer than a look.
-func (l *looks) soon() bool {
+// provesSoon reports whether a look in progress will soon prove more changes. They should not wait
+// until a group without them is recorded, which takes longer than a look.
+func (l *looks) provesSoon() bool {
 	return l.busy && l.looked.changes > l.proved.changes && time.Since(l.began) < shortLook
 }
 
 // take takes what a look has found.
 func (l *looks) take(found lookedAt) error {
 	l.busy, l.last = false, time.Now()
-	if found.soon {
+	if found.again {
 		l.last = l.last.Add(lookSoon - lookEvery)
 	}
 	if found.err != nil {

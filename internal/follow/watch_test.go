@@ -8,12 +8,12 @@ import (
 
 // What a look in progress will prove soon joins the group that is recorded next. A look that takes
 // long holds up nothing.
-func TestLooksSoon(t *testing.T) {
+func TestLookProvesSoon(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := looks{begin: make(chan struct{}, 2)}
 		want := func(when string, want bool) {
 			t.Helper()
-			if got := l.soon(); got != want {
+			if got := l.provesSoon(); got != want {
 				t.Errorf("%s: %v, want %v", when, got, want)
 			}
 		}

@@ -55,9 +55,9 @@ func (s suite) recordNoEffect(t *testing.T) {
 	}
 }
 
-// recordCombined records all combinations of up to three changes in one call, in a random order, so
-// that each begins with other rows. They are of one row,
-// and of two rows on two pages, some of which exist and some of which do not.
+// recordCombined records all combinations of up to three changes in one call. They are of one row,
+// and of two rows on two pages, some of which exist and some of which do not. The order is random,
+// so that each combination meets other rows.
 func (s suite) recordCombined(t *testing.T) {
 	l := s.make(t, 2)
 	m := newModel(l.Identity())
