@@ -73,7 +73,7 @@ func TestGroup(t *testing.T) {
 		"whole":                           {position{lsn: 10}, 10, []event{begin(12, 1), changes(2), changes(1), end(14)}, position{lsn: 14, last: transaction{12, 1, 0}}, 3, 0, ""},
 		"two":                             {position{lsn: 10}, 10, []event{begin(12, 1), changes(1), end(14), begin(16, 2), changes(4), end(18), begin(20, 3), changes(1)}, position{lsn: 18, last: transaction{16, 2, 0}}, 5, 1, ""},
 		"without changes":                 {position{lsn: 10}, 10, []event{begin(12, 1), end(14), end(20)}, position{lsn: 20, last: transaction{12, 1, 0}}, 0, 0, ""},
-		"a position that is not larger":   {position{lsn: 10, last: transaction{8, 1, 0}}, 10, []event{end(9), end(10)}, position{lsn: 10, last: transaction{8, 1, 0}}, 0, 0, ""},
+		"a position that is not larger":   {position{lsn: 10, last: transaction{8, 1, 0}}, 10, []event{end(10), end(9)}, position{lsn: 10, last: transaction{8, 1, 0}}, 0, 0, ""},
 		"part of a large one":             {position{lsn: 10}, 10, []event{begin(12, 1), changes(12), changes(3)}, position{lsn: 10, done: 11, within: 12}, 11, 4, ""},
 		"parts of a large one":            {position{lsn: 10}, 10, []event{begin(12, 1), changes(25)}, position{lsn: 10, done: 22, within: 12}, 22, 3, ""},
 		"the end of a large one":          {position{lsn: 10}, 10, []event{begin(12, 1), changes(25), end(14)}, position{lsn: 14, last: transaction{12, 1, 0}}, 25, 0, ""},
