@@ -1,5 +1,5 @@
 // Prose checks comments, documents and messages. It refuses sentences of more than 30 words, lines
-// of more than 100 columns, and the words in words.txt.
+// of more than 100 columns, the words in words.txt, and links in comments of Go that name nothing.
 //
 //	go -C tools run ./prose [path...]
 //
@@ -38,33 +38,56 @@ func check(out io.Writer, paths []string) (int, error) {
 	if err := os.Chdir(strings.TrimSuffix(root, "\n")); err != nil {
 		return 0, err
 	}
-	args := append([]string{"ls-files", "-z", "--cached", "--others", "--exclude-standard", "--"}, paths...)
-	names, err := git(args...)
+	broken, err := brokenLinks()
 	if err != nil {
 		return 0, err
 	}
 	rules, found := wordRules(), 0
-	for name := range strings.SplitSeq(strings.TrimRight(names, "\x00"), "\x00") {
-		source, err := os.ReadFile(name)
-		switch {
-		case errors.Is(err, fs.ErrNotExist): // deleted, and not yet committed
-			continue
-		case err != nil:
-			return found, err
-		}
+	err = eachFile(paths, func(name string, source []byte) error {
 		violations, err := scan(name, source, rules)
 		if err != nil {
-			return found, fmt.Errorf("%s: %w", name, err)
+			return fmt.Errorf("%s: %w", name, err)
 		}
+		violations = append(violations, broken[name]...)
 		slices.SortFunc(violations, violation.compare)
 		for _, v := range violations {
 			if _, err := fmt.Fprintf(out, "%s:%d: %s: %s\n", name, v.line, v.rule, v.text); err != nil {
-				return found, err
+				return err
 			}
 		}
 		found += len(violations)
+		return nil
+	})
+	return found, err
+}
+
+// brokenLinks returns the links of all Go files that name nothing, by file.
+func brokenLinks() (map[string][]violation, error) {
+	t := newTree()
+	err := eachFile([]string{"*.go"}, t.add)
+	return t.broken(), err
+}
+
+// eachFile calls do with each file below the paths, or all.
+func eachFile(paths []string, do func(name string, source []byte) error) error {
+	args := append([]string{"ls-files", "-z", "--cached", "--others", "--exclude-standard", "--"}, paths...)
+	names, err := git(args...)
+	if err != nil {
+		return err
 	}
-	return found, nil
+	for name := range strings.SplitSeq(strings.TrimRight(names, "\x00"), "\x00") {
+		source, err := os.ReadFile(name)
+		if errors.Is(err, fs.ErrNotExist) { // deleted, and not yet committed
+			continue
+		}
+		if err == nil {
+			err = do(name, source)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // git returns what a command of git prints.
