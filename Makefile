@@ -98,13 +98,18 @@ test-clients: deps-clients deps-servers ## Run the tests of the clients for Pyth
 test-page: deps-page deps-servers ## Run the tests of the operations page in Chromium, without those of test-long.
 	$(GOTEST_TOOLS) -skip '^TestLong' -timeout 15m $(ARGS) ./opspage
 
+# Packages for `make test-long`, beside the operations page. integration takes longest, so it starts
+# first.
+LONG      ?= ./integration $(LONG_REST)
+LONG_REST  = $$(grep -rl --include='*_test.go' --exclude-dir=packaging --exclude-dir=tools --exclude-dir=integration \
+	'^func TestLong' . | xargs -n 1 dirname | sort -u)
+
 .PHONY: test-long
-# With ARGS=-short a part of them, as in continuous integration.
+# With ARGS=-short a part of them, as in continuous integration. They choose at random, so -count 1:
+# a result that Go has kept says nothing about other choices.
 test-long: deps-page deps-servers ## Run the long tests: faults at every step, chaos, large numbers.
-	$(GOTEST_TOOLS) -run '^TestLong' -timeout 25m $(ARGS) ./opspage & tools=$$!; \
-		$(GOTEST) -run '^TestLong' -timeout 25m $(ARGS) ./integration \
-		$$(grep -rl --include='*_test.go' --exclude-dir=packaging --exclude-dir=tools '^func TestLong' . | \
-		xargs -n 1 dirname | sort -u); status=$$?; wait $$tools && exit $$status
+	$(GOTEST_TOOLS) -count 1 -run '^TestLong' -timeout 25m $(ARGS) ./opspage & tools=$$!; \
+		$(GOTEST) -count 1 -run '^TestLong' -timeout 25m $(ARGS) $(LONG); status=$$?; wait $$tools && exit $$status
 
 # SINCE is the commit that the tests to stress differ from. TESTS names tests instead, as in:
 # make stress TESTS='internal/follow:TestFollowResync activity/ledger'
@@ -125,7 +130,7 @@ UNWATCHED = -gcflags='modernc.org/sqlite/lib=-race=false'
 
 .PHONY: race
 race: deps-servers ## Run the tests, without those of test-long, under the race detector; needs a C compiler.
-	CGO_ENABLED=1 $(GOTEST) -race -cpu 1 $(UNWATCHED) $(SHORT) -timeout 40m $(ARGS) $(PACKAGES)
+	CGO_ENABLED=1 $(GOTEST) -count 1 -race -cpu 1 $(UNWATCHED) $(SHORT) -timeout 40m $(ARGS) $(PACKAGES)
 
 .PHONY: bench
 bench: deps-servers ## Run the benchmarks.
@@ -147,8 +152,14 @@ growth: deps-servers ## Measure how cost grows (tools/peers): print tables, draw
 fuzz: ## Fuzz each target for FUZZTIME (30s).
 	GO='$(GO)' scripts/fuzz '$(FUZZTIME)'
 
+# golangci-lint takes half of the time if it collects garbage seldom, within half of the memory that
+# is free.
+LINTMEMORY := $(shell awk '/^MemAvailable/ { printf "%dMiB", $$2 / 2048 }' /proc/meminfo 2>/dev/null || echo 4GiB)
+
 .PHONY: lint
 # golangci-lint runs go vet's checks too.
+lint: export GOGC = 400
+lint: export GOMEMLIMIT = $(LINTMEMORY)
 lint: golangci-lint ## Check the formatting, golangci-lint and the prose.
 	@unformatted=$$(gofmt -l .) && if [ -n "$$unformatted" ]; then \
 		echo "not formatted, run gofmt -w on:"; echo "$$unformatted"; exit 1; fi
