@@ -47,6 +47,7 @@ type recording struct {
 	changes int
 	began   time.Time
 	ended   chan error
+	looked  bool     // a look has begun beside it
 	mending *mending // it records what an audit has found, and no part of the stream; nil: it does
 }
 
@@ -84,8 +85,8 @@ func (a *applier) run(ctx context.Context) error {
 			return errors.Join(context.Cause(ctx), a.ended)
 		}
 		pause := a.alone.pause
-		if a.looks.provesSoon() {
-			pause = min(pause, shortLook)
+		if early := a.early(); early > 0 {
+			pause = min(pause, early)
 		}
 		timer.Reset(pause)
 		if err := a.wait(ctx, events, timer.C); err != nil {
@@ -94,8 +95,8 @@ func (a *applier) run(ctx context.Context) error {
 	}
 }
 
-// begin begins what can begin. A recording comes first: it would wait for the next look, and so for
-// each look after that, while the source writes.
+// begin begins what can begin. A recording comes first: what is proved need not wait for a look
+// that proves more.
 func (a *applier) begin(ctx context.Context) {
 	a.record(ctx)
 	a.look()
@@ -150,10 +151,26 @@ func (a *applier) next(m mark) mark {
 }
 
 // look begins a look at the catalog, if one would prove more, or if the last was some time ago. So
-// the ledger hears that a source is followed that commits nothing.
+// the ledger hears that a source is followed that commits nothing. There is one look beside each
+// recording: more would slow it down.
 func (a *applier) look() {
+	r := a.recording
+	if r != nil && r.looked || a.early() > 0 {
+		return
+	}
 	whole := a.group.whole
-	a.looks.look(whole, whole.to != a.looks.proved.to && !a.waits(whole))
+	began := a.looks.look(whole, whole.to != a.looks.proved.to && !a.waits(whole))
+	if r != nil {
+		r.looked = began
+	}
+}
+
+// early is how long it is too early for a look.
+func (a *applier) early() time.Duration {
+	if a.recording == nil {
+		return 0
+	}
+	return a.looks.early(time.Since(a.recording.began))
 }
 
 // prove takes the result of a look.
@@ -201,7 +218,7 @@ func (a *applier) waits(m mark) bool {
 // record begins to record what is proved, and the position after it.
 func (a *applier) record(ctx context.Context) {
 	proved := a.next(a.looks.proved)
-	if a.recording != nil || proved.to == a.at || a.waits(proved) || a.looks.provesSoon() {
+	if a.recording != nil || proved.to == a.at || a.waits(proved) {
 		return
 	}
 	group := a.group.cut(proved)
@@ -231,8 +248,9 @@ func (a *applier) recorded(ctx context.Context, err error) error {
 		}
 		return err // whether the ledger has the group is not known: a new lease tells
 	}
+	a.looks.recorded = time.Since(r.began)
 	if r.changes > 0 {
-		a.f.group.worked(time.Since(r.began))
+		a.f.group.worked(a.looks.recorded)
 	}
 	a.alone.recorded(r.changes == 0 && r.to.lsn-a.at.lsn <= quiet)
 	a.at = r.to

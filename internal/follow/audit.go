@@ -3,8 +3,10 @@ package follow
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
+	"sync"
 	"syscall"
 	"time"
 
@@ -24,6 +26,8 @@ const (
 	// auditAgain is the pause after an audit that failed. It doubles, up to auditLater.
 	auditAgain = time.Minute
 	auditLater = time.Hour
+	// waitersEvery is how often an audit asks whether somebody waits for it.
+	waitersEvery = time.Second
 	// auditGroup is the number of differences that are recorded between two groups of the stream.
 	auditGroup = 1000
 )
@@ -33,6 +37,8 @@ var (
 	errResynced = errors.New("source and ledger are the same")
 	// errOpen means that a read waited too long for transactions that were open when it began.
 	errOpen = errors.New("a transaction of the source does not end")
+	// errInTheWay ends an audit that somebody waits for.
+	errInTheWay = errors.New("somebody waits for the transaction that reads the tables, such as ALTER TABLE")
 	// errBusy means that the stream changes more activities of a part than an audit remembers.
 	errBusy = errors.New("the source changes too many activities meanwhile")
 )
@@ -150,10 +156,49 @@ func (u *auditor) slice(ctx context.Context, from int, found *findings) (end int
 	if !u.f.options.Resync {
 		r.patience, r.pace.rate = u.f.limits.patience, auditRate
 		r.refuse = func(context.Context, *rowError) error { return nil } // it was counted when it came
+		var stop func()
+		if ctx, stop, err = u.giveWay(ctx, conn.PgConn().PID()); err != nil {
+			return 0, err
+		}
+		defer stop()
 	}
 	_, _, err = u.f.reread(ctx, u.src, conn, r)
+	if cause := context.Cause(ctx); err != nil && cause != nil {
+		err = cause // why it was cancelled
+	}
 	return r.end, err
 }
+
+// giveWay returns a context that ends with errInTheWay soon after somebody waits for a lock of a
+// process of the source, and a function that ends it. Who alters a table waits for the transaction
+// of an audit, which may read for hours, and all queries of the table wait behind.
+func (u *auditor) giveWay(
+	ctx context.Context, process uint32,
+) (reads context.Context, stop func(), err error) {
+	look, err := u.f.source.connect(ctx, false)
+	if err != nil {
+		return nil, nil, err
+	}
+	reads, cancel := context.WithCancelCause(ctx)
+	var looking sync.WaitGroup
+	looking.Go(func() {
+		defer look.Close(context.WithoutCancel(ctx)) //nolint:errcheck // it only reads
+		for pause(reads, waitersEvery) == nil {
+			var waits bool
+			err := look.QueryRow(reads, waitersSQL, int32(process)).Scan(&waits)
+			switch {
+			case err != nil:
+				cancel(fmt.Errorf("ask who waits for a comparison: %w", err))
+			case waits:
+				cancel(errInTheWay)
+			}
+		}
+	})
+	return reads, func() { cancel(nil); looking.Wait() }, nil
+}
+
+// waitersSQL reports whether a process waits for a lock that process $1 holds.
+const waitersSQL = `SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted AND $1 = ANY (pg_blocking_pids(pid)))`
 
 // send has the applier record something, and waits until it has.
 func (u *auditor) send(ctx context.Context, m *mending) error {
@@ -186,6 +231,8 @@ func remedy(err error) string {
 		return "raise max_wal_senders or max_connections of the source: a comparison needs some connections"
 	case errors.Is(err, errOpen):
 		return "end the oldest transaction in pg_stat_activity or pg_prepared_xacts of the source"
+	case errors.Is(err, errInTheWay):
+		return "nothing: the comparison gave way"
 	case errors.Is(err, errBusy):
 		return "nothing, if the source writes less later; otherwise run follow --resync when it does"
 	case errors.Is(err, errAltered):

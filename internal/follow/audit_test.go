@@ -72,6 +72,26 @@ func (a *app) onPostgres() *pgx.Conn {
 	return conn
 }
 
+// An audit gives way to somebody who alters a table that it reads, and is tried again.
+func TestAuditMeetsAlter(t *testing.T) {
+	t.Parallel()
+	a := newApp(t)
+	a.exec(`INSERT INTO blocks (blocked_id) SELECT n FROM generate_series(1, 200000) n`) // give nothing, and take 10 s
+	f, log := a.auditing("one")
+	a.start(f)
+	soon(t, "an audit that reads", func() (reads bool) {
+		must(t, a.conn.QueryRow(t.Context(), `SELECT EXISTS (SELECT FROM pg_stat_activity
+			WHERE pid <> pg_backend_pid() AND state <> 'idle' AND query LIKE 'SELECT %ONLY "public"."blocks"')`).Scan(&reads))
+		return reads && strings.Contains(log.String(), comparedText) // not the full read
+	})
+	a.exec(`ALTER TABLE blocks ADD extra int; DELETE FROM blocks WHERE blocker_id IS NULL`)
+	if text := log.String(); strings.Count(text, comparedText) != 1 || !strings.Contains(text, errInTheWay.Error()) {
+		t.Errorf("the audit ended otherwise:\n%s", text)
+	}
+	a.audits(log, 1)
+	a.after()
+}
+
 // writes changes users beside those that a test looks at, until end is called. The follower keeps
 // up.
 func (a *app) writes() (end func()) {

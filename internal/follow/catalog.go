@@ -33,31 +33,22 @@ import (
 // with DETACH and ATTACH. If it is that of the row type, which nothing changes, then the partition
 // was made as one, and all its rows are in the stream.
 //
-// $5 are the enums that columns, or the domains and arrays that they are of, are made of: their
-// values may be renamed.
+// A line for each type that matters has its oid and the column. A column has its own type and those
+// that this is made of: a domain and an array are made of another. The values of enums may be
+// renamed.
 const (
-	catalogSQL        = catalogRoots + catalogTables + catalogEnd + catalogEnums + " ORDER BY 1"
-	catalogSchemasSQL = catalogRoots + catalogTables + catalogSchemas + catalogEnd + catalogEnums + " ORDER BY 1"
+	catalogSQL        = catalogTypes + catalogTables + catalogEnd
+	catalogSchemasSQL = catalogTypes + catalogTables + catalogSchemas + catalogEnd
 )
 
-// typedCatalogSQL is the same with a line for each type that matters, by its oid. A column has its
-// own type and those that this is made of. It finds the enums itself.
-const (
-	typedCatalogSQL        = catalogRoots + catalogTypes + catalogTables + catalogEnd + catalogTyped + " ORDER BY 1"
-	typedCatalogSchemasSQL = catalogRoots + catalogTypes + catalogTables + catalogSchemas + catalogEnd + catalogTyped +
-		" ORDER BY 1"
-)
-
-const catalogRoots = `WITH RECURSIVE
+const catalogTypes = `WITH RECURSIVE
 	mapped AS (SELECT m.nspname, m.relname, m.attname
 		FROM unnest($1::text[], $2::text[], $3::text[]) AS m (nspname, relname, attname)),
 	roots AS (SELECT DISTINCT c.oid AS root, n.nspname, c.relname
 		FROM mapped m JOIN pg_namespace n USING (nspname)
 			JOIN pg_class c ON c.relnamespace = n.oid AND c.relname = m.relname),
 	trees AS (SELECT root, root AS oid FROM roots
-		UNION SELECT root, relid FROM roots, pg_partition_tree(root::regclass))`
-
-const catalogTypes = `,
+		UNION SELECT root, relid FROM roots, pg_partition_tree(root::regclass)),
 	types AS (SELECT json_build_array(nspname || '.' || relname, a.attname)::text AS of, a.atttypid AS oid
 			FROM mapped m JOIN roots USING (nspname, relname)
 				JOIN pg_attribute a ON a.attrelid = root AND a.attname = m.attname AND NOT a.attisdropped
@@ -97,16 +88,11 @@ const catalogSchemas = `,
 const catalogEnd = `)
 	FROM pg_publication p WHERE p.pubname = $4
 UNION ALL SELECT 0, false, 'timeline', false, left(pg_walfile_name(pg_current_wal_lsn()), 8)
-UNION ALL SELECT 0, false, 'end', false,
-	concat_ws(' ', pg_current_wal_insert_lsn(), current_setting('wal_block_size'), pg_current_wal_flush_lsn())
 UNION ALL SELECT 0, false, 'enums', false, coalesce(string_agg(concat_ws('=', e.oid, e.enumlabel), ',' ORDER BY e.oid), '')
-	FROM pg_enum e WHERE e.enumtypid`
-
-const catalogEnums = ` = ANY ($5::oid[])`
-
-const catalogTyped = ` IN (SELECT oid FROM types)
+	FROM pg_enum e WHERE e.enumtypid IN (SELECT oid FROM types)
 UNION ALL SELECT t.oid, false, 'type', false, types.of FROM types JOIN pg_type t USING (oid)
-	WHERE t.typtype = 'e' OR t.oid IN ('bpchar'::regtype, 'boolean'::regtype)`
+	WHERE t.typtype = 'e' OR t.oid IN ('bpchar'::regtype, 'boolean'::regtype)
+ORDER BY 1`
 
 // changingSQL reports whether a transaction may have changed the catalog, and is not visible yet.
 // $1 are the tables and partitions, $2 is the publication, $3 are the enums.
@@ -150,14 +136,49 @@ func publishesSchemas(conn *pgx.Conn) bool {
 	return err == nil && major >= 15
 }
 
-// timelineLine and endLine are the names of the lines of the timeline and of the end of the log.
-// Each lets a standby, which has none, refuse the query.
+// versionsSQL reads a hash of the versions of all rows that catalogSQL compares: of their xmin,
+// which each change replaces. While it is the same, so is the catalog, and it takes less than half
+// of the time to read. Some changes of what is not compared give it another value, too, such as a
+// new column. Statistics are written in place, and do not. Row-level security also depends on the
+// rights of the role, so the hash has the outcome.
 //
-// The end is that of what is written, which may not be on disk yet: with synchronous_commit off,
-// others see a commit before that. The line also says what is on disk.
+// It also reads the timeline, and the end of the log. That is the end of what is written, which may
+// not be on disk yet: with synchronous_commit off, others see a commit before that. $1 to $3 are as
+// in changingSQL.
+const (
+	versionsSQL        = versionsTables + versionsEnd
+	versionsSchemasSQL = versionsTables + versionsSchemas + versionsEnd
+)
+
+const versionsTables = `SELECT hashtextextended(concat_ws('/',
+		(SELECT string_agg(concat_ws(':', c.oid, c.xmin, n.xmin, row_security_active(c.oid)), ' ' ORDER BY c.oid)
+			FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = ANY ($1::oid[])),
+		(SELECT string_agg(concat_ws(':', attrelid, attnum, xmin), ' ' ORDER BY attrelid, attnum)
+			FROM pg_attribute WHERE attrelid = ANY ($1::oid[]) AND attnum > 0),
+		(SELECT string_agg(concat_ws(':', indexrelid, xmin), ' ' ORDER BY indexrelid)
+			FROM pg_index WHERE indrelid = ANY ($1::oid[])),
+		(SELECT string_agg(concat_ws(':', inhrelid, xmin), ' ' ORDER BY inhrelid, inhparent)
+			FROM pg_inherits WHERE inhparent = ANY ($1::oid[])),
+		(SELECT string_agg(concat_ws(':', oid, xmin), ' ' ORDER BY oid)
+			FROM pg_enum WHERE enumtypid = ANY ($3::oid[])),
+		(SELECT concat_ws(':', p.oid, p.xmin,
+				(SELECT string_agg(concat_ws(':', e.oid, e.xmin), ' ' ORDER BY e.oid)
+					FROM pg_publication_rel e WHERE e.prpubid = p.oid)`
+
+// versionsSchemas is for PostgreSQL 15 and later.
+const versionsSchemas = `,
+				(SELECT string_agg(concat_ws(':', s.oid, s.xmin), ' ' ORDER BY s.oid)
+					FROM pg_publication_namespace s WHERE s.pnpubid = p.oid)`
+
+const versionsEnd = `)
+			FROM pg_publication p WHERE p.pubname = $2)), 0)::text,
+	left(pg_walfile_name(pg_current_wal_lsn()), 8),
+	concat_ws(' ', pg_current_wal_insert_lsn(), current_setting('wal_block_size'), pg_current_wal_flush_lsn())`
+
+// timelineLine and typeLine are the names of lines of the catalog. A standby, which has no
+// timeline, refuses the query.
 const (
 	timelineLine = "timeline"
-	endLine      = "end"
 	typeLine     = "type"
 )
 
@@ -172,21 +193,19 @@ type catalog struct {
 	// timeline is that of the server, in hexadecimal digits. It is not part of the sum: a
 	// failover changes no table.
 	timeline string
-	end      pglogrepl.LSN // of the log of the server, when the catalog was read
-	onDisk   bool          // all of that log was on disk
 
 	roots map[uint32]string      // "schema.name" of the tables of the file, by oid
-	types map[string]columnTypes // of the tables of the file, by "schema.name"; no look reads them
-	enums []uint32               // that mapped columns have; no look reads them
+	types map[string]columnTypes // of the tables of the file, by "schema.name"
+	enums []uint32               // that mapped columns have
 	// made are the partitions that were made as such, and not rewritten since, in order of oid.
 	made []string
 }
 
 // catalogOf reads the catalog as conn sees it.
 func (s *source) catalogOf(ctx context.Context, conn *pgx.Conn) (*catalog, error) {
-	look := typedCatalogSQL
+	look := catalogSQL
 	if publishesSchemas(conn) {
-		look = typedCatalogSchemasSQL
+		look = catalogSchemasSQL
 	}
 	rows, err := conn.Query(ctx, look, s.catalogArgs()...)
 	if err != nil {
@@ -195,7 +214,7 @@ func (s *source) catalogOf(ctx context.Context, conn *pgx.Conn) (*catalog, error
 	return readCatalog(rows)
 }
 
-// catalogArgs are the arguments of typedCatalogSQL.
+// catalogArgs are the arguments of catalogSQL.
 func (s *source) catalogArgs() []any {
 	var schemas, tables, columns []string
 	for i := range s.tables {
@@ -215,14 +234,11 @@ func readCatalog(rows pgx.Rows) (*catalog, error) {
 	var oid uint32
 	var root, made bool
 	var name, line string
-	_, err := pgx.ForEachRow(rows, []any{&oid, &root, &name, &made, &line}, func() (err error) {
+	_, err := pgx.ForEachRow(rows, []any{&oid, &root, &name, &made, &line}, func() error {
 		switch name {
 		case timelineLine:
 			c.timeline = line
 			return nil
-		case endLine:
-			c.end, c.onDisk, err = endOfLog(line)
-			return err
 		case typeLine:
 			return c.addType(oid, line)
 		}
@@ -286,26 +302,37 @@ func endOfLog(line string) (end pglogrepl.LSN, onDisk bool, err error) {
 	return end, end <= disk, errors.Join(err1, err2)
 }
 
-// catalogAfter reads the catalog, and reports whether a transaction may have changed the known one
-// that was not visible when the read began.
-//
-// Both queries go out at once. Each sees what is committed when it begins, which is the isolation
-// level of the connection: so what the first sees as ended is visible to the second.
-func (s *source) catalogAfter(ctx context.Context, conn *pgx.Conn, known *catalog) (now *catalog, changing bool, err error) {
-	look, changes := catalogSQL, changingSQL
+// glance is what each look reads. It is enough if the catalog is the known one.
+type glance struct {
+	changing bool // a transaction may have changed the known catalog, and was not visible
+	versions string
+	timeline string
+	end      pglogrepl.LSN // of the log of the server
+	onDisk   bool          // all of that log was on disk
+}
+
+// glance reads what there is to know of the known catalog. Both queries go out at once. Each sees
+// what is committed when it begins, which is the isolation level of the connection: so what the
+// first sees as ended is visible to the second.
+func (s *source) glance(ctx context.Context, conn *pgx.Conn, known *catalog) (now glance, err error) {
+	changes, versions := changingSQL, versionsSQL
 	if publishesSchemas(conn) {
-		look, changes = catalogSchemasSQL, changingSchemasSQL
+		changes, versions = changingSchemasSQL, versionsSchemasSQL
 	}
-	both := new(pgx.Batch)
-	both.Queue(changes, known.oids, s.publication, known.enums).QueryRow(func(row pgx.Row) error { return row.Scan(&changing) })
-	both.Queue(look, append(s.catalogArgs(), known.enums)...).Query(func(rows pgx.Rows) (err error) {
-		now, err = readCatalog(rows)
+	var both pgx.Batch
+	args := []any{known.oids, s.publication, known.enums}
+	both.Queue(changes, args...).QueryRow(func(row pgx.Row) error { return row.Scan(&now.changing) })
+	both.Queue(versions, args...).QueryRow(func(row pgx.Row) (err error) {
+		var end string
+		if err = row.Scan(&now.versions, &now.timeline, &end); err == nil {
+			now.end, now.onDisk, err = endOfLog(end)
+		}
 		return err
 	})
-	if err := conn.SendBatch(ctx, both).Close(); err != nil {
-		return nil, false, fmt.Errorf("look at the catalog of the source: %w", err)
+	if err := conn.SendBatch(ctx, &both).Close(); err != nil {
+		return glance{}, fmt.Errorf("look at the catalog of the source: %w", err)
 	}
-	return now, changing, nil
+	return now, nil
 }
 
 // sum returns a number that differs for another catalog.

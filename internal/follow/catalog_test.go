@@ -3,6 +3,7 @@ package follow
 import (
 	"context"
 	"errors"
+	"maps"
 	"math/rand/v2"
 	"strings"
 	"testing"
@@ -105,6 +106,8 @@ func alter(t *testing.T, followed bool, take func() bool) {
 			a.exec(`INSERT INTO blocks (blocker_id, blocked_id) VALUES (1, 2), (1, 3); INSERT INTO list_members VALUES (1, 5, 'accepted'), (2, 6, 'asked')`)
 			stop := a.start(a.follower("one"))
 			a.after()
+			a.exec(`INSERT INTO blocks (blocker_id, blocked_id) VALUES (1, 9)`)
+			a.after() // now a look has found the catalog as it was
 			if !followed {
 				stop()
 			}
@@ -119,6 +122,72 @@ func alter(t *testing.T, followed bool, take func() bool) {
 			a.exec(`DELETE FROM blocks WHERE blocker_id = 1; DELETE FROM list_members WHERE list_id = 1`)
 			a.after()
 		})
+	}
+}
+
+// Whatever of the catalog a look compares, its rows get other versions when it changes, and when it
+// changes back. Otherwise looks would go on to find the known versions.
+func TestVersions(t *testing.T) {
+	t.Parallel()
+	a := newApp(t)
+	a.exec(`CREATE TYPE state AS ENUM ('asked', 'accepted'); ALTER TABLE "App"."Mutes" ALTER "Post" TYPE state USING "Post"::state`)
+	a.start(a.follower("one"))
+	a.reached()
+	source := a.follower("two").source
+	conn, err := source.connect(t.Context(), false)
+	must(t, err)
+	t.Cleanup(func() { _ = conn.Close(context.Background()) })
+	exec := func(sql string) {
+		t.Helper()
+		_, err := conn.Exec(t.Context(), sql)
+		must(t, err)
+	}
+	steps := make(map[string]string)
+	for name, sql := range altered() {
+		steps[name] = "SELECT -- " + sql
+	}
+	maps.Copy(steps, map[string]string{ // the first step comes before the tables are read
+		"a schema renamed":                 `SELECT -- ALTER SCHEMA "App" RENAME TO x -- ALTER SCHEMA x RENAME TO "App"`,
+		"a value renamed":                  `SELECT -- ALTER TYPE state RENAME VALUE 'asked' TO 'refused' -- ALTER TYPE state RENAME VALUE 'refused' TO 'asked'`,
+		"another identity":                 `SELECT -- ALTER TABLE blocks REPLICA IDENTITY DEFAULT`,
+		"another key":                      `ALTER TABLE blocks REPLICA IDENTITY DEFAULT -- ALTER TABLE blocks DROP CONSTRAINT blocks_pkey, ADD PRIMARY KEY (id)`,
+		"a partition of one that was made": `SELECT -- CREATE TABLE p PARTITION OF list_members FOR VALUES IN ('x') PARTITION BY LIST (list_id) -- CREATE TABLE q PARTITION OF p FOR VALUES IN (1)`,
+		"the publication renamed":          `SELECT -- ALTER PUBLICATION feedfilter_app RENAME TO x -- ALTER PUBLICATION x RENAME TO feedfilter_app`,
+		"a policy":                         `CREATE ROLE reader BYPASSRLS; ALTER TABLE blocks ENABLE ROW LEVEL SECURITY; SET ROLE reader -- RESET ROLE; ALTER ROLE reader NOBYPASSRLS; SET ROLE reader`,
+	})
+	if publishesSchemas(conn) {
+		steps["a schema published"] = `ALTER PUBLICATION feedfilter_app ADD TABLES IN SCHEMA "App" -- ALTER PUBLICATION feedfilter_app DROP TABLES IN SCHEMA "App"; ALTER PUBLICATION feedfilter_app ADD TABLES IN SCHEMA "App"`
+	}
+	for name, sql := range steps {
+		var known *catalog
+		var versions string // of the known catalog
+		looks := 0
+		exec("BEGIN")
+		for step := range strings.SplitSeq(sql, " -- ") {
+			exec("SAVEPOINT step; " + step) // a transaction id of its own
+			if known == nil {
+				known, err = source.catalogOf(t.Context(), conn)
+				must(t, err)
+			}
+			glance, err := source.glance(t.Context(), conn, known)
+			must(t, err)
+			now, err := source.catalogOf(t.Context(), conn)
+			must(t, err)
+			differs := known.difference(now)
+			switch {
+			case glance.versions != versions:
+				looks++
+			case differs != "" || len(now.lines) > len(known.lines):
+				t.Errorf("%s: after %s the versions are the same, but %q", name, step, differs)
+			}
+			if differs == "" { // as a watcher does
+				known, versions = now, glance.versions
+			}
+		}
+		if looks < 2 {
+			t.Errorf("%s: the versions are the same after all steps", name)
+		}
+		exec("ROLLBACK")
 	}
 }
 

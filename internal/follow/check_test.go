@@ -99,7 +99,7 @@ func TestCheckPrepared(t *testing.T) {
 	if len(report.Notes) > 0 {
 		t.Errorf("notes %q", report.Notes)
 	}
-	a.exec(`CREATE DATABASE elsewhere`)
+	a.exec(`CREATE DATABASE elsewhere TEMPLATE template0`)
 	url := strings.Replace(a.server.URL(), "/postgres?", "/elsewhere?", 1)
 	other, err := pgx.Connect(t.Context(), url)
 	must(t, err)

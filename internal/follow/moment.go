@@ -18,8 +18,9 @@ import (
 //
 // A new slot exports a snapshot of exactly what was committed before the slot's place in the log.
 // That snapshot ends with the process. The slot stays, so a read that was interrupted needs no new
-// one, which would wait for all open transactions again. It reads in a later snapshot ([resume]),
-// and leaves out those transactions of the stream that this snapshot has seen ([seen]).
+// one, which would wait for all open transactions again. It reads in a later snapshot
+// ([Follower.resume]), and leaves out those transactions of the stream that this snapshot has seen
+// ([seen]).
 type moment struct {
 	tx    pgx.Tx
 	lsn   pglogrepl.LSN // of the slot

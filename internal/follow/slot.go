@@ -15,6 +15,10 @@ import (
 // waitsEvery is how often a slot that is created is asked for whom it waits.
 const waitsEvery = time.Second
 
+// endPatience bounds the question to the source that ends what it was asked before, also when the
+// follower ends.
+const endPatience = time.Second
+
 // A slot of PostgreSQL 17 and later is a failover slot: standbys with sync_replication_slots keep a
 // copy of it. After a failover the stream goes on from the copy, if the history is the ledger's
 // ([server.leftOf], [replay]). Without a copy the tables are read whole. The slots of audits are
@@ -41,6 +45,9 @@ func (f *Follower) createSlot(ctx context.Context, exporter, look *pgx.Conn, r *
 	told := f.tellWaits(ctx, exporter.PgConn().PID(), look, options.Temporary)
 	made, err := pglogrepl.CreateReplicationSlot(limited, exporter.PgConn(), r.slot, "pgoutput", options)
 	told()
+	if err != nil && limited.Err() != nil {
+		endProcess(ctx, exporter, look)
+	}
 	switch {
 	case limited.Err() != nil && ctx.Err() == nil:
 		return exported{}, fmt.Errorf("create replication slot %s: %w", r.slot, errOpen)
@@ -49,6 +56,16 @@ func (f *Follower) createSlot(ctx context.Context, exporter, look *pgx.Conn, r *
 	}
 	at, err := pglogrepl.ParseLSN(made.ConsistentPoint)
 	return exported{made.SnapshotName, at}, err
+}
+
+// endProcess ends the process of the source that serves exporter, whose command was cancelled. The
+// one request to cancel may have been lost, or have come before the command began. The process
+// would then keep the source's log for as long as the transaction that it waits for is open.
+func endProcess(ctx context.Context, exporter, look *pgx.Conn) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endPatience)
+	defer cancel()
+	const endSQL = `SELECT pg_terminate_backend(pid) FROM pg_stat_replication WHERE pid = $1`
+	_, _ = look.Exec(ctx, endSQL, int32(exporter.PgConn().PID()))
 }
 
 // tellWaits says, from a second on, for which transaction the connection with a process of the

@@ -2,11 +2,14 @@ package follow
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -55,6 +58,51 @@ func (a *app) failOver(standby *pgtest.Server) {
 	a.server = standby
 	a.connect()
 	a.exec(`SELECT pg_promote()`)
+}
+
+// A slot that is given up ends although the transaction that it waits for goes on, also if the
+// request to cancel it is lost.
+func TestSlotGivenUp(t *testing.T) {
+	t.Parallel()
+	a := newApp(t)
+	a.exec(`BEGIN; INSERT INTO blocks (blocker_id, blocked_id) VALUES (1, 2)`)
+	f := a.follower("one")
+	look, err := f.source.connect(t.Context(), false)
+	must(t, err)
+	defer look.Close(context.Background())
+	c, err := pgx.ParseConfig(a.server.URL())
+	must(t, err)
+	c.RuntimeParams["replication"] = "database"
+	dialed := atomic.Bool{}
+	dial := c.DialFunc
+	c.DialFunc = func(ctx context.Context, network, address string) (net.Conn, error) {
+		if dialed.Swap(true) {
+			return nil, errors.New("a request to cancel is lost")
+		}
+		return dial(ctx, network, address)
+	}
+	exporter, err := pgx.ConnectConfig(t.Context(), c)
+	must(t, err)
+	process := exporter.PgConn().PID()
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() {
+		_, err := f.createSlot(ctx, exporter, look, &reading{slot: "given_up"})
+		ended <- err
+	}()
+	soon(t, "the slot to wait", func() bool {
+		_, found, err := waitsFor(t.Context(), a.conn, process)
+		must(t, err)
+		return found
+	})
+	cancel()
+	if err := <-ended; !errors.Is(err, context.Canceled) {
+		t.Errorf("%v", err)
+	}
+	soon(t, "the process to end", func() (gone bool) {
+		must(t, a.conn.QueryRow(t.Context(), `SELECT NOT EXISTS (SELECT FROM pg_stat_replication WHERE pid = $1)`, int32(process)).Scan(&gone))
+		return gone
+	})
 }
 
 // The source fails over to a standby that has a copy of the slot and all commits of the ledger. The
@@ -197,7 +245,7 @@ func TestFollowNamesOpenTransactions(t *testing.T) {
 	a.server = pgtest.Start(t, "wal_level=logical", "max_prepared_transactions=2")
 	a.connect()
 	a.exec(appSQL)
-	a.exec(`CREATE DATABASE other`) // transactions of which count as well
+	a.exec(`CREATE DATABASE other TEMPLATE template0`) // transactions of which count as well
 	other, err := pgx.Connect(t.Context(), strings.Replace(a.server.URL(), "/postgres?", "/other?", 1))
 	must(t, err)
 	t.Cleanup(func() { _ = other.Close(context.Background()) })

@@ -46,6 +46,10 @@ func TestFollowForTwoLedgers(t *testing.T) {
 	a.start(first)
 	a.exec(`INSERT INTO blocks (blocker_id, blocked_id) VALUES (1, 2)`)
 	a.reached()
+	soon(t, "the first to use its slot", func() (active bool) { // which the second can tell only then
+		must(t, a.conn.QueryRow(t.Context(), `SELECT active FROM pg_replication_slots WHERE slot_name = 'feedfilter_app'`).Scan(&active))
+		return active
+	})
 	other := openLedger(t, appTables, activity.BuiltinKinds())
 	other.server, other.conn = a.server, a.conn
 	err := other.follower("two").Run(t.Context())

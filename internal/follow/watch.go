@@ -10,9 +10,9 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// shortLook is how long a look may take without a pause after it. One of few tables takes 1 ms, and
-// 2 to 3 on a busy machine, where a pause after it would delay the next group. Longer ones, of a
-// source with many tables, take at most half of the time of their connection.
+// shortLook is how long a look may take without a pause after it. One takes 0.4 ms, and 1 to 2 on a
+// busy machine, where a pause after it would delay the next group. Longer ones, of a source with
+// many tables or far away, take at most half of the time of their connection.
 const shortLook = 5 * time.Millisecond
 
 const (
@@ -30,6 +30,8 @@ type watcher struct {
 	conn *pgx.Conn
 	// known is the catalog with which the tables were read, and partitions that were made since.
 	known *catalog
+	// versions are those of the rows of the known catalog; "": not read yet.
+	versions string
 	// tail is the end of the log as the last look found it, if a part was not on disk; otherwise 0.
 	tail pglogrepl.LSN
 
@@ -65,45 +67,55 @@ func (w *watcher) run(ctx context.Context) {
 	}
 }
 
-// look compares the catalog with the known one, and returns the end of the source's log. Partitions
-// that were made since become known, if the stream has what is needed of their rows.
+// look compares the catalog with the known one, and returns the end of the source's log.
 func (w *watcher) look(ctx context.Context) (end pglogrepl.LSN, err error) {
 	ctx, cancel := context.WithTimeout(ctx, w.f.limits.silence) // the source may hang
 	defer cancel()
-	var now *catalog
-	for changing := true; changing; {
-		var err error
-		if now, changing, err = w.f.source.catalogAfter(ctx, w.conn, w.known); err != nil {
+	now := glance{changing: true}
+	for now.changing {
+		if now, err = w.f.source.glance(ctx, w.conn, w.known); err != nil {
 			return 0, err
 		}
-		if changing && pause(ctx, changingPause) != nil {
+		if now.changing && pause(ctx, changingPause) != nil {
 			return 0, errors.New("a transaction that changes a followed table or its publication has not ended")
 		}
 	}
 	if now.timeline != w.known.timeline {
 		return 0, errors.New("the source has failed over")
 	}
-	if differs := w.known.difference(now); differs != "" {
-		return 0, fmt.Errorf("%w: %s", errAltered, differs)
+	if now.versions != w.versions {
+		if err := w.compare(ctx); err != nil {
+			return 0, err
+		}
+		w.versions = now.versions // from before the comparison: what was changed since has others
 	}
-	if err := w.flush(ctx, now); err != nil {
-		return 0, err
+	return now.end, w.flush(ctx, now)
+}
+
+// compare compares the catalog with the known one. Partitions that were made since become known, if
+// the stream has what is needed of their rows.
+func (w *watcher) compare(ctx context.Context) error {
+	now, err := w.f.source.catalogOf(ctx, w.conn)
+	if err != nil {
+		return err
+	}
+	if differs := w.known.difference(now); differs != "" {
+		return fmt.Errorf("%w: %s", errAltered, differs)
 	}
 	if len(now.lines) > len(w.known.lines) {
 		if err := w.f.source.wantAll(ctx, w.conn); err != nil {
-			return 0, err
+			return err
 		}
-		now.types, now.enums = w.known.types, w.known.enums // those of the table itself
 		w.known = now
 	}
-	return now.end, nil
+	return nil
 }
 
 // flush has the source write its log to disk, if a look finds what the last one found, and it is
 // not on disk. A query that cleans up a page of a table adds a record that no commit follows. In a
 // source that only reads, the record may stay in memory for 15 seconds. The stream would not get to
 // the end, and could not prove that it lacks nothing.
-func (w *watcher) flush(ctx context.Context, now *catalog) error {
+func (w *watcher) flush(ctx context.Context, now glance) error {
 	before := w.tail
 	w.tail = 0
 	switch {
@@ -127,33 +139,36 @@ type looks struct {
 	ended <-chan lookedAt
 
 	busy   bool      // a look is in progress
-	began  time.Time // when it began
 	looked mark      // what it proves
 	proved mark      // may be recorded
 	sum    uint64    // of the catalog
 	last   time.Time // when the last look ended
 	fresh  freshness
+
+	took     time.Duration // by the last look
+	recorded time.Duration // by the last recording
 }
+
+// early is how long it is too early for a look beside a recording that has lasted for some time.
+// The look should end with the recording, and both will take as long as the last ones. The later a
+// look begins, the more it proves.
+func (l *looks) early(lasted time.Duration) time.Duration { return l.recorded - l.took - lasted }
 
 // look begins a look that proves what was received. Without more to prove, it does so only if the
-// last look was some time ago.
-func (l *looks) look(received mark, more bool) {
+// last look was some time ago. It reports whether it does.
+func (l *looks) look(received mark, more bool) bool {
 	if l.busy || !more && time.Since(l.last) < lookEvery {
-		return
+		return false
 	}
-	l.looked, l.busy, l.began = received, true, time.Now()
+	l.looked, l.busy = received, true
 	l.begin <- struct{}{}
-}
-
-// provesSoon reports whether a look in progress will soon prove more changes. They should not wait
-// until a group without them is recorded, which takes longer than a look.
-func (l *looks) provesSoon() bool {
-	return l.busy && l.looked.changes > l.proved.changes && time.Since(l.began) < shortLook
+	return true
 }
 
 // take takes what a look has found.
 func (l *looks) take(found lookedAt) error {
 	l.busy, l.last = false, time.Now()
+	l.took = l.last.Sub(found.began)
 	if found.again {
 		l.last = l.last.Add(lookSoon - lookEvery)
 	}
