@@ -12,7 +12,7 @@ import (
 // Activities is what [Recorder] and [Plain] have in common: everything a feed needs. Calls that
 // need a ledger, such as lists and counts, are methods of Recorder alone. The methods are safe for
 // concurrent use.
-type Activities interface { //nolint:interfacebloat // two more than the linter likes
+type Activities interface { //nolint:interfacebloat // a feed needs all of them
 	// Record records activities as if one after another, and returns the outcome of each. See
 	// [Recorder.Record] and [Plain.Record].
 	Record(ctx context.Context, activities []Activity) ([]Outcome, error)
@@ -53,7 +53,7 @@ type Inside interface {
 	// Now returns the time by which activities are recorded and end.
 	Now() time.Time
 	// Identity returns the identity of the filter. Its number of pages is that with which the filter
-	// was created; for the current number, see [pages.Pages.Layout].
+	// was created; for the current number, see [pages.Grower.Layout].
 	Identity() favfilter.Identity
 	// InspectPage reads a page, and compares it with the ledger if there is one.
 	InspectPage(ctx context.Context, number uint32) (*pages.PageInside, error)

@@ -84,7 +84,7 @@ func (r *Recorder) evidence(ctx context.Context, user string, claims []Claim, no
 
 // lookup finds rows of user in the ledger, without those that have ended by now.
 func (r *Recorder) lookup(ctx context.Context, user string, items []ledger.Item, now time.Time) (map[ledger.Item]*Item, error) {
-	rows, err := ask(ctx, r, func() ([]ledger.Row, error) {
+	rows, err := ask(r, func() ([]ledger.Row, error) {
 		return r.ledger.Lookup(ctx, ledger.LookupQuery{Hash: r.userHash(user), Owner: user, Now: now, Items: items})
 	})
 	if err != nil {

@@ -351,3 +351,13 @@ func (ks *Kinds) CheckFacet(facet Facet, field string) error {
 	}
 	return nil
 }
+
+// ofRows returns the kinds that the ledger keeps, in the form that it takes.
+func (ks *Kinds) ofRows() (kinds []ledger.Kind) {
+	for _, k := range ks.all {
+		if k.InLedger() {
+			kinds = append(kinds, ledger.Kind{Name: k.Name, Reverse: k.Mirror(), Target: string(k.Target)})
+		}
+	}
+	return kinds
+}

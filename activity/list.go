@@ -94,7 +94,7 @@ func (r *Recorder) list(ctx context.Context, user, kind, cursor string, limit in
 
 // listOwned reads rows of the user, newest first.
 func (r *Recorder) listOwned(ctx context.Context, q ledger.ListQuery) (rows []ledger.Row, next *ledger.Row, err error) {
-	rows, err = ask(ctx, r, func() ([]ledger.Row, error) { return r.ledger.List(ctx, q) })
+	rows, err = ask(r, func() ([]ledger.Row, error) { return r.ledger.List(ctx, q) })
 	return rows, nil, err
 }
 
@@ -104,7 +104,7 @@ func (r *Recorder) listNaming(ctx context.Context, q ledger.ListQuery) (rows []l
 	if q.Before != nil {
 		q.Before.Hash, q.Before.Owner = r.userHash(q.Before.Target), q.Before.Target
 	}
-	rows, err = ask(ctx, r, func() (rows []ledger.Row, err error) {
+	rows, err = ask(r, func() (rows []ledger.Row, err error) {
 		rows, next, err = r.ledger.ListNaming(ctx, q)
 		return rows, err
 	})
@@ -243,5 +243,5 @@ func (r *Recorder) Counts(ctx context.Context, user string) (map[string]int, err
 // countRows returns the number of the user's rows of each kind, up to most.
 func (r *Recorder) countRows(ctx context.Context, user string, most int, kinds ...string) (map[string]int, error) {
 	q := ledger.CountQuery{Hash: r.userHash(user), Owner: user, Kinds: kinds, Now: r.pages.Now(), Most: most}
-	return ask(ctx, r, func() (map[string]int, error) { return r.ledger.Counts(ctx, q) })
+	return ask(r, func() (map[string]int, error) { return r.ledger.Counts(ctx, q) })
 }

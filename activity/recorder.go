@@ -126,6 +126,7 @@ func open(ctx context.Context, c Config) (*Recorder, error) {
 	if c.Ledger == nil {
 		return nil, errors.New("there is no ledger: OpenPlain does without")
 	}
+	c.Ledger = c.Ledger.Around(admit)
 	rates := c.Kinds.Rates(c.FalsePositiveRate)
 	p, err := pages.Open(ctx, pages.Config{
 		Ledger: c.Ledger, Store: c.Store, Replica: c.Replica, Kinds: c.Kinds.ofRows(), KeyRate: rates.Key,
@@ -164,7 +165,7 @@ func (r *Recorder) Survey() *pages.Survey { return r.pages.Survey() }
 // TakePollAge returns the largest PollAge since the previous call: see [pages.Pages.TakePollAge].
 func (r *Recorder) TakePollAge() time.Duration { return r.pages.TakePollAge() }
 
-// RebuildPage rebuilds a page from the ledger: see [pages.Inspector.RebuildPage].
+// RebuildPage rebuilds a page from the ledger: see [pages.Pages.RebuildPage].
 func (r *Recorder) RebuildPage(ctx context.Context, number uint32) (pages.Rebuilt, error) {
 	return r.pages.RebuildPage(ctx, number)
 }
@@ -178,18 +179,29 @@ func (r *Recorder) StalenessBound() time.Duration { return r.pages.StalenessBoun
 // ask reads the ledger for a caller, who waits for it. It fails at once if this process knows that
 // the ledger does not answer, or if too many requests wait. Errors are [ErrOverloaded], an
 // [*UnavailableError], or that of ctx.
-func ask[T any](ctx context.Context, r *Recorder, read func() (T, error)) (T, error) { //nolint:ireturn // not an interface
+func ask[T any](r *Recorder, read func() (T, error)) (T, error) { //nolint:ireturn // not an interface
 	var none T
 	if err := r.pages.Readable(); err != nil {
 		return none, err
 	}
-	resume, ok := admission.PauseForLedger(ctx)
-	if !ok {
-		return none, ErrOverloaded
-	}
-	defer resume()
 	answer, err := read()
 	return answer, pages.Unavailable("ledger", err)
+}
+
+// admit lets a request give its processor to others during each call to the ledger. It refuses the
+// call if too many requests wait for the ledger. A ping is not refused: readiness must not depend
+// on how many requests wait.
+func admit(ctx context.Context, c *ledger.Call, next func(ctx context.Context) error) error {
+	if c.Operation == "ping" {
+		defer admission.Pause(ctx)()
+		return next(ctx)
+	}
+	resume, ok := admission.PauseForLedger(ctx)
+	if !ok {
+		return ErrOverloaded
+	}
+	defer resume()
+	return next(ctx)
 }
 
 // setDefaults fills in the defaults that filters with and without a ledger share.
@@ -209,59 +221,6 @@ func (c *Config) setDefaults() {
 func checkRate(rate float64) error {
 	if !(rate >= 1e-8 && rate <= 0.5) {
 		return fmt.Errorf("false-positive rate %g is not in 1e-8 to 0.5", rate)
-	}
-	return nil
-}
-
-// ofRows returns the kinds that the ledger keeps, in the form that it takes.
-func (ks *Kinds) ofRows() (kinds []ledger.Kind) {
-	for _, k := range ks.all {
-		if k.InLedger() {
-			kinds = append(kinds, ledger.Kind{Name: k.Name, Reverse: k.Mirror(), Target: string(k.Target)})
-		}
-	}
-	return kinds
-}
-
-// Bulk records very many activities, faster than [Recorder.Record] can. Its transactions are as
-// large as the caller makes them. A page that was empty before is built in process, and Finish
-// writes it once. Until then other Recorders rebuild such pages from the ledger when they need
-// them.
-//
-// The methods must be called one at a time. A Recorder may have any number of Bulks, and works as
-// usual meanwhile.
-type Bulk struct {
-	r     *Recorder
-	pages *pages.Bulk
-}
-
-// NewBulk returns a new Bulk.
-func (r *Recorder) NewBulk() *Bulk { return &Bulk{r, r.pages.NewBulk()} }
-
-// Record makes the activities of a batch durable in the ledger, as if one after another, and
-// returns the outcome of each. Once Finish has returned nil, every View has them, of this Recorder
-// and of others. Errors are those of [Recorder.Record].
-func (b *Bulk) Record(ctx context.Context, batch *Batch) ([]Outcome, error) {
-	call := b.r.prepare(batch)
-	if len(call.rows) > 0 {
-		written, err := b.pages.Record(ctx, b.r.changes(call))
-		if err != nil {
-			return nil, fmt.Errorf("record %d activities: %w", len(call.activities), err)
-		}
-		call.take(written)
-	}
-	return b.r.finish(ctx, call)
-}
-
-// Finish writes everything that was recorded to the pages. When it returns nil, every [View] that
-// begins afterwards has it. Users with too many keys for a shared page have then moved to a
-// dedicated one. If the store does not answer, Finish returns nil once the staleness bound has
-// passed.
-//
-// Call Finish also after an error of Record: what earlier calls recorded stays.
-func (b *Bulk) Finish(ctx context.Context) error {
-	if err := b.pages.Finish(ctx); err != nil {
-		return fmt.Errorf("finish a bulk: %w", err)
 	}
 	return nil
 }

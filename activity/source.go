@@ -95,7 +95,7 @@ func (s *Source) Mirrored(kind string) bool {
 // with, and begin at the hash from.
 func (s *Source) Export(ctx context.Context, from uint64, each func(a Activity, mirror bool) error) error {
 	for last := (&ledger.Row{Hash: from}); ; { // no row is before one without an owner
-		rows, err := ask(ctx, s.r, func() ([]ledger.Row, error) { return s.r.ledger.All(ctx, last, exportBatch) })
+		rows, err := ask(s.r, func() ([]ledger.Row, error) { return s.r.ledger.All(ctx, last, exportBatch) })
 		if err != nil {
 			return fmt.Errorf("export: %w", err)
 		}

@@ -38,7 +38,7 @@ func (r *Recorder) exportInParts(
 	ctx context.Context, each func(Activity) error, read func(last *ledger.Row) ([]ledger.Row, error),
 ) error {
 	for last := (*ledger.Row)(nil); ; {
-		rows, err := ask(ctx, r, func() ([]ledger.Row, error) { return read(last) })
+		rows, err := ask(r, func() ([]ledger.Row, error) { return read(last) })
 		if err != nil {
 			return fmt.Errorf("export: %w", err)
 		}

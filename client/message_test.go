@@ -302,6 +302,13 @@ func explainedAlike(t *testing.T, one, other *client.Client, posts []client.Post
 	for _, p := range append(posts, client.Post{ID: "p", Author: "85", Facets: map[string][]string{"domain": {"d17"}}}) {
 		req := client.ExplainRequest{Viewer: "1", Post: p, Lists: []string{"L", "M"}}
 		got, want := must(one.Explain(t.Context(), req)), must(other.Explain(t.Context(), req))
+		for _, p := range []*client.Page{&got.Page, &want.Page} {
+			if p.Bytes == 0 || p.FalsePositiveRate == 0 {
+				t.Errorf("explained from a page %+v", p)
+			}
+			// The background work may rebuild the page between two explanations.
+			p.Bytes, p.FalsePositiveRate = 0, 0
+		}
 		if fmt.Sprintf("%#v", got) != fmt.Sprintf("%#v", want) {
 			t.Errorf("%+v:\nexplained with %#v\nand with       %#v", p, got, want)
 		}

@@ -3,6 +3,7 @@ package docs_test
 import (
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -58,6 +59,32 @@ func TestRegionsIsUsed(t *testing.T) {
 	if text := sources(t, "regions"); strings.Contains(text, `"github.com/`) || strings.Contains(text, `"golang.org/`) {
 		t.Error("package regions imports more than the standard library")
 	}
+}
+
+// TestPackagesToTest: CONTRIBUTING says for each package with tests which ones to run after it
+// changed, and names no package that does not exist.
+func TestPackagesToTest(t *testing.T) {
+	_, table, _ := strings.Cut(read(t, "../CONTRIBUTING.md"), "\n| you change | packages |")
+	table, _, _ = strings.Cut(table, "\n\n")
+	named := make(map[string]bool)
+	for _, m := range regexp.MustCompile(`\./([a-z/]+[a-z])(/\.{3})?`).FindAllStringSubmatch(table, -1) {
+		named[m[1]] = m[2] != ""
+		if names, _ := filepath.Glob(filepath.Join("..", m[1], "*_test.go")); len(names) == 0 {
+			t.Errorf("CONTRIBUTING names the package %s, which has no tests", m[1])
+		}
+	}
+	eachFile(t, func(path string) {
+		folder := strings.TrimPrefix(filepath.ToSlash(filepath.Dir(path)), "../")
+		if !strings.HasSuffix(path, "_test.go") || slices.Contains([]string{"client/typescript", "examples", "packaging"}, folder) ||
+			strings.HasPrefix(folder, "tools/") {
+			return // they have targets of their own
+		}
+		if _, ok := named[folder]; ok || named[filepath.ToSlash(filepath.Dir(folder))] {
+			return
+		}
+		t.Errorf("CONTRIBUTING does not say what to run after a change of %s", folder)
+		named[folder] = false
+	})
 }
 
 // sources returns the text of the Go files in a folder that are no tests.

@@ -76,7 +76,7 @@ func (l Loaded) Encode() (raw, collisions []byte) {
 // Outcome is the outcome for one key of a batch.
 type Outcome uint8
 
-// Outcomes of [Page.Add], [Page.Remove] and [Store.Apply].
+// Outcomes of [Filter.Add], [Filter.Remove] and [Page.Apply].
 const (
 	Added   Outcome = iota + 1 // the key was added
 	Present                    // the key already looked present; nothing changed

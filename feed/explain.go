@@ -94,7 +94,6 @@ func Explain(ctx context.Context, activities Activities, viewer string, post Pos
 	if c.view, err = activities.View(ctx, viewer, c.all, lists...); err != nil {
 		return Explanation{}, fmt.Errorf("explain a post: %w", err)
 	}
-	c.marks = len(c.all) // any kind is a reason
 	e := Explanation{Page: c.view.Page(), Degraded: c.degrade(activities, c.view.Degraded)}
 	e.add(&c)
 	if err := e.confirm(ctx, activities, viewer, &post); err != nil {
@@ -112,7 +111,7 @@ func Explain(ctx context.Context, activities Activities, viewer string, post Pos
 func (e *Explanation) add(c *Checked) {
 	var others []Reason
 	known := make(map[activity.Hit]bool)
-	for _, h := range c.find(0, 1) {
+	for _, h := range c.find(0, 1, len(c.all)) { // any kind is a reason
 		if h.Place = 0; known[h] {
 			continue
 		}

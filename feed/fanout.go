@@ -64,7 +64,7 @@ func Fanout(ctx context.Context, activities Activities, req FanoutRequest) (Fano
 	err := activities.Await(ctx, activity.Freshness{After: req.After, Within: req.Within, Kinds: f.all})
 	var hits []activity.Hit
 	if err == nil {
-		hits, err = activities.Audience(ctx, f.owners(), f.all, f.drops, req.Viewers)
+		hits, err = activities.Audience(ctx, f.owners(), f.all, f.deciding(), req.Viewers)
 	}
 	if err != nil {
 		return FanoutAnswer{}, fmt.Errorf("fan out to %d viewers: %w", len(req.Viewers), err)
@@ -87,7 +87,7 @@ func Fanout(ctx context.Context, activities Activities, req FanoutRequest) (Fano
 
 // fanout is one check of a post's viewers.
 type fanout struct {
-	checks // all has the kinds that drop, and then those that keep
+	checks // of kinds that drop or keep
 
 	req *FanoutRequest
 	ids []string // those on the post that kinds look at, each once
@@ -140,7 +140,7 @@ func (f *fanout) addKinds(kinds *activity.Kinds, names []string) error {
 	if _, err := f.addNamed(kinds, names, "kinds", activity.Drop, activity.Keep); err != nil {
 		return err
 	}
-	f.drops = len(f.all)
+	f.drops = f.all
 	for i, name := range names {
 		k, _ := kinds.Named(name)
 		if k.Mirror() == "" {
@@ -150,6 +150,7 @@ func (f *fanout) addKinds(kinds *activity.Kinds, names []string) error {
 			f.all = append(f.all, k)
 		}
 	}
+	f.keeps = f.all[len(f.drops):]
 	return nil
 }
 

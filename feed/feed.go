@@ -135,7 +135,7 @@ func Check(ctx context.Context, activities Activities, req Request) (*Checked, e
 			return claim{owner: cmp.Or(h.List, req.Viewer), list: h.List != "", Claim: of}
 		}
 	}
-	hits := c.find(0, ahead)
+	hits := c.find(0, ahead, c.deciding())
 	if err := c.decision.confirm(ctx, activities, hits); err != nil {
 		return nil, fmt.Errorf("filter %d posts: %w", len(req.Posts), err)
 	}
@@ -145,7 +145,7 @@ func Check(ctx context.Context, activities Activities, req Request) (*Checked, e
 }
 
 // Kinds returns the kinds that drop and those that annotate, as they were checked.
-func (c *Checked) Kinds() []activity.Kind { return c.all[:c.marks] }
+func (c *Checked) Kinds() []activity.Kind { return c.all[:c.deciding()] }
 
 // At returns the page that the viewer's activities were read from.
 func (c *Checked) At() pages.PageAt { return c.view.At() }
@@ -164,11 +164,12 @@ func (c *Checked) Denied() iter.Seq2[string, string] {
 // Overruled returns the hits that dropped nothing, because a kind that keeps overruled them.
 func (c *Checked) Overruled() []activity.Hit { return c.decision.overruled }
 
-// find returns the hits on the posts from to until-1 that kinds look at.
-func (c *Checked) find(from, until int) []activity.Hit {
-	hits := c.view.Find((*posts)(&c.Request.Posts), from, until, c.marks)
+// find returns the hits on the posts from to until-1 that kinds look at. Posts count on which one
+// of the first kinds has a hit, so many as deciding says.
+func (c *Checked) find(from, until, deciding int) []activity.Hit {
+	hits := c.view.Find((*posts)(&c.Request.Posts), from, until, deciding)
 	return slices.DeleteFunc(hits, func(h activity.Hit) bool {
-		return c.keeps < len(c.all) && h.Kind == &c.all[c.keeps] || // seen is only recorded
+		return c.recordsOnly && h.Kind.Name == activity.Seen ||
 			!c.Request.Posts[h.Candidate].looksAt(h.Kind, c.Request.Viewer, h.ID, h.Place)
 	})
 }
@@ -233,7 +234,7 @@ func (c *Checked) notRecorded(reason string) {
 // walk decides on the candidates in order, given the hits on those before ahead.
 func (c *Checked) walk(hits []activity.Hit, ahead int) {
 	req, a := &c.Request, &c.Answer
-	a.Annotated = make([][]int, c.marks-c.drops)
+	a.Annotated = make([][]int, len(c.annotates))
 	kept := make([]int, 0, len(req.Posts))
 	var shown ids
 	a.Dropped = make([]Dropped, 0, len(hits))
@@ -247,7 +248,7 @@ func (c *Checked) walk(hits []activity.Hit, ahead int) {
 		}
 		if i == ahead {
 			ahead = c.ahead(i, len(kept))
-			hits = c.find(i, ahead)
+			hits = c.find(i, ahead, c.deciding())
 		}
 		var found []activity.Hit
 		if len(hits) > 0 && hits[0].Candidate == i {
@@ -311,7 +312,7 @@ func (c *Checked) annotate(n int, hits []activity.Hit) {
 		if h.Kind.Effect != activity.Annotate || !c.decision.counts(h) {
 			continue
 		}
-		k := slices.IndexFunc(c.all[c.drops:c.marks], func(k activity.Kind) bool { return k.Name == h.Kind.Name })
+		k := slices.IndexFunc(c.annotates, func(k activity.Kind) bool { return k.Name == h.Kind.Name })
 		if of := &c.Answer.Annotated[k]; len(*of) == 0 || (*of)[len(*of)-1] != n {
 			*of = append(*of, n)
 		}

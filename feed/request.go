@@ -54,13 +54,15 @@ type Request struct {
 	Within time.Duration
 }
 
-// checks are the kinds of a request: first those that drop, then those that annotate, then those
-// that keep, and last seen, if it is only recorded.
+// checks are the kinds of a request, by what they do with a candidate.
 type checks struct {
-	all   []activity.Kind
-	drops int
-	marks int // kinds that annotate are all[drops:marks]
-	keeps int // kinds that keep are all[marks:keeps]
+	drops, annotates, keeps []activity.Kind
+	// recordsOnly is set if seen is none of these: kept candidates are recorded in it, but not
+	// looked up.
+	recordsOnly bool
+	// all has the kinds to read: those that drop, annotate and keep, and seen. The lists above are
+	// parts of it.
+	all []activity.Kind
 
 	excess map[activity.Facet]bool // facets of which a post has more ids than kinds look at
 }
@@ -196,8 +198,13 @@ func checkCounts(posts []Post) error {
 	return nil
 }
 
+// deciding returns the number of the first kinds of all that are a reason to drop or to annotate a
+// candidate. What others have matters only then.
+func (c *checks) deciding() int { return len(c.drops) + len(c.annotates) }
+
+// add looks up the kinds of a request.
 func (c *checks) add(kinds *activity.Kinds, req *Request) error {
-	c.all = make([]activity.Kind, 0, len(kinds.All()))
+	c.all = make([]activity.Kind, 0, len(kinds.All())) // each at most once
 	if req.Kinds == nil {
 		for _, k := range kinds.All() {
 			if k.Effect == activity.Drop {
@@ -209,13 +216,13 @@ func (c *checks) add(kinds *activity.Kinds, req *Request) error {
 	if req.Kinds, err = c.addNamed(kinds, req.Kinds, "kinds", activity.Drop, activity.Keep); err != nil {
 		return err
 	}
-	c.drops = len(c.all)
+	c.drops = c.all
 	if req.Annotate, err = c.addNamed(kinds, req.Annotate, "annotate", activity.Annotate); err != nil {
 		return err
 	}
-	c.marks = len(c.all)
+	c.annotates = c.all[len(c.drops):]
 	c.addKeeping(kinds, req.Kinds, len(req.Lists) > 0)
-	c.keeps = len(c.all)
+	c.keeps = c.all[c.deciding():]
 	if !req.RecordSeen {
 		return nil
 	}
@@ -223,7 +230,8 @@ func (c *checks) add(kinds *activity.Kinds, req *Request) error {
 	if !ok || k.InLedger() || k.Target != activity.Post {
 		return invalid(activity.CodeUnknownKind, "record_seen", "there is no kind %q of posts with a window", activity.Seen)
 	}
-	if !slices.ContainsFunc(c.all, func(k activity.Kind) bool { return k.Name == activity.Seen }) {
+	c.recordsOnly = !slices.ContainsFunc(c.all, func(k activity.Kind) bool { return k.Name == activity.Seen })
+	if c.recordsOnly {
 		c.all = append(c.all, k)
 	}
 	return nil
@@ -263,7 +271,7 @@ func (c *checks) addKeeping(kinds *activity.Kinds, names []string, lists bool) {
 			continue
 		}
 		if lists && slices.Contains(k.Over, activity.Lists) ||
-			slices.ContainsFunc(c.all[:c.drops], func(drop activity.Kind) bool { return slices.Contains(k.Over, drop.Name) }) {
+			slices.ContainsFunc(c.drops, func(drop activity.Kind) bool { return slices.Contains(k.Over, drop.Name) }) {
 			c.all = append(c.all, k)
 		}
 	}

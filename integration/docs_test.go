@@ -105,7 +105,10 @@ func startAppDatabase(t *testing.T) *pgtest.Server {
 	must(t, err)
 	tables, _, _ := strings.Cut(string(own), "-- What following needs.")
 	url := server.URL()
-	for _, sql := range []string{"CREATE DATABASE feedfilter", "CREATE DATABASE app", tables} {
+	for _, sql := range []string{
+		"CREATE DATABASE template1 TEMPLATE template0", // as servers of readers have it
+		"CREATE DATABASE feedfilter", "CREATE DATABASE app", tables,
+	} {
 		conn, err := pgx.Connect(t.Context(), url)
 		must(t, err)
 		_, err = conn.Exec(t.Context(), sql)

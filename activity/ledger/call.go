@@ -24,8 +24,8 @@ type Call struct {
 type Around func(ctx context.Context, c *Call, next func(ctx context.Context) error) error
 
 // Around returns the same ledger, with around in place of each call. The methods Identity, Shared,
-// Prepare, Pools and Close ask no database, and are not such calls. Closing one of the two ledgers
-// closes both.
+// Pools and Close ask no database, and are not such calls. Closing one of the two ledgers closes
+// both.
 func (l *Ledger) Around(around Around) *Ledger {
 	wrapped := *l
 	wrapped.around = slices.Concat(l.around, []Around{around})

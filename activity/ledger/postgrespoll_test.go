@@ -176,7 +176,7 @@ func (server shared) testPollsWithoutTimeline(t testing.TB) {
 	const silent = `CREATE FUNCTION pg_catalog.pg_control_system(OUT system_identifier bigint)
 		LANGUAGE sql AS 'SELECT NULL::bigint'`
 	for database, instead := range map[string][]string{"refuses": nil, "silent": {silent}} {
-		execute(t, raw(t, server.URL()), `CREATE DATABASE `+database)
+		execute(t, raw(t, server.URL()), `CREATE DATABASE `+database+` TEMPLATE template0`)
 		u, err := url.Parse(server.URL())
 		must(t, err)
 		u.Path = database
@@ -295,7 +295,7 @@ func (server shared) testEndedByTheServersClock(t testing.TB) {
 // testLeaseByTheServersClock sets the clock of a database. Leases are given for a time, and end, by
 // that clock, whatever those of the processes show.
 func (server shared) testLeaseByTheServersClock(t testing.TB) {
-	execute(t, raw(t, server.URL()), `CREATE DATABASE clocks`)
+	execute(t, raw(t, server.URL()), `CREATE DATABASE clocks TEMPLATE template0`)
 	u, err := url.Parse(server.URL())
 	must(t, err)
 	u.Path = "clocks"

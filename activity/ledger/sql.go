@@ -19,7 +19,7 @@ type dialect struct {
 	raisePages string // stores the states of pages
 	putOwner   string
 
-	lookupRepeats, upsertRepeats, deleteRepeats string // see following
+	lookupRepeats, upsertRepeats, deleteRepeats string // see Ledger.Follow
 
 	// seedPages together seed the n-th pages, from $4 to $5, of a layout whose first page is $2.
 	// Each gets the sequence of its ancestor in the layout whose first page is $1. Each ancestor
@@ -44,7 +44,8 @@ type locks struct {
 	lockSource               string // locks and reads a source
 }
 
-// SQL that both kinds of database understand. For kind <> ” see entries_newest in migrations/.
+// SQL that both kinds of database understand. Queries that exclude the empty kind, which no row
+// has, can use the index entries_newest of PostgreSQL, see migrations/.
 const (
 	allMetaSQL     = `SELECT name, value FROM meta`
 	incarnationSQL = `SELECT (SELECT value FROM meta WHERE name = 'incarnation')`

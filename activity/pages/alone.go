@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/feedfilter/feedfilter/favfilter"
+	"github.com/feedfilter/feedfilter/internal/lifecycle"
 )
 
 const (
@@ -38,7 +39,7 @@ type AloneConfig struct {
 // Alone has pages without a ledger: they are the only copy of their keys. It is safe for concurrent
 // use.
 type Alone struct {
-	life    *lifecycle
+	life    *lifecycle.Lifecycle
 	storage *storage
 
 	filter *favfilter.Filter
@@ -48,7 +49,7 @@ type Alone struct {
 // the store holds none, OpenAlone creates one with a random seed and c.Pages pages. Errors wrap
 // [favfilter.ErrMismatch] if the store holds another filter.
 func OpenAlone(ctx context.Context, c AloneConfig) (*Alone, error) {
-	life := newLifecycle(ctx)
+	life := lifecycle.New(ctx)
 	p := &Alone{life: life, storage: &storage{
 		life: life, store: c.Store, keyRate: c.KeyRate, now: c.Now, log: c.Logger,
 	}}
@@ -58,7 +59,7 @@ func OpenAlone(ctx context.Context, c AloneConfig) (*Alone, error) {
 	if err := p.openFilter(ctx, c); err != nil {
 		return nil, err
 	}
-	p.life.ended.Go(func() { p.life.every(keepInterval, p.keepFilter) })
+	p.life.Go(func() { p.life.Every(keepInterval, p.keepFilter) })
 	return p, nil
 }
 
@@ -101,7 +102,7 @@ func (p *Alone) openFilter(ctx context.Context, c AloneConfig) error {
 
 // keepFilter makes the store record how the filter was made, even after the store lost everything.
 func (p *Alone) keepFilter() {
-	ctx, cancel := context.WithTimeout(p.life.base, loadTimeout)
+	ctx, cancel := context.WithTimeout(p.life.Base, loadTimeout)
 	defer cancel()
 	err := p.filter.Keep(ctx)
 	if errors.Is(err, favfilter.ErrMismatch) {

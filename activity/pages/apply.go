@@ -33,11 +33,11 @@ func newApplier(b *rebuilder) *applier {
 
 // applyAll brings the pages to the sequences of the transaction. It returns an error for each page
 // where that failed.
-func (a *applier) applyAll(ctx context.Context, pages []ledger.PageChange, toRebuild map[uint32]bool) map[uint32]error {
-	repairs, failed := a.applyOnce(ctx, pages, toRebuild)
+func (a *applier) applyAll(ctx context.Context, pages []ledger.PageChange, to approach) map[uint32]error {
+	repairs, failed := a.applyOnce(ctx, pages, to)
 	inParallel(maxRebuilds, repairs, func(r repair, mu *sync.Mutex) {
 		err := r.do(ctx)
-		a.reached(r.change, toRebuild, err)
+		a.reached(r.change, to, err)
 		if err != nil {
 			mu.Lock()
 			defer mu.Unlock()
@@ -45,6 +45,26 @@ func (a *applier) applyAll(ctx context.Context, pages []ledger.PageChange, toReb
 		}
 	})
 	return failed
+}
+
+// approach says how pages get the changes of a transaction: as usual, if a page is not in it.
+type approach map[uint32]treatment
+
+// treatment says how a page gets a change. The higher one prevails.
+type treatment int
+
+const (
+	_ treatment = iota // pages get the change in place
+	// postponed pages get only what is added, in place. This is the dedicated page of a user who is
+	// being deleted: it is rebuilt when all rows are gone. Until then it is stale, and so not used.
+	postponed
+	// rebuilt pages are rebuilt, so that no bit of a removed key remains.
+	rebuilt
+)
+
+// skips reports whether the page is left as it is.
+func (to approach) skips(p ledger.PageChange) bool {
+	return to[p.Page] == postponed && len(p.Added) == 0
 }
 
 // repair is the remaining work for a page after one call of the store.
@@ -56,34 +76,33 @@ type repair struct {
 // applyOnce changes pages with one call of the store. It returns the pages that need more work, and
 // the errors of those that failed. All other pages have reached the sequence of the transaction.
 func (a *applier) applyOnce(
-	ctx context.Context, pages []ledger.PageChange, toRebuild map[uint32]bool,
+	ctx context.Context, pages []ledger.PageChange, to approach,
 ) (repairs []repair, failed map[uint32]error) {
 	failed = make(map[uint32]error)
 	batches := make([]favfilter.Batch, 0, len(pages))
 	changes := make([]ledger.PageChange, 0, len(pages)) // changes[i] belongs to batches[i]
 	for _, p := range pages {
-		now, listed := toRebuild[p.Page]
 		switch {
-		case now:
+		case to[p.Page] == rebuilt:
 			// Until the rebuild the page is stale, so no write can pass with the old keys in it.
 			repairs = append(repairs, repair{p, func(ctx context.Context) error {
 				return a.rebuilder.remake(ctx, p.Page, p.Sequence, "user deleted")
 			}})
-		case listed && len(p.Added) == 0:
-			a.reached(p, toRebuild, nil)
+		case to.skips(p):
+			a.reached(p, to, nil)
 		case len(p.Added)+len(p.Removed) > 0:
 			b, err := a.batch(ctx, p)
 			if err != nil {
 				failed[p.Page] = Unavailable("ledger", err)
-				a.reached(p, toRebuild, err)
+				a.reached(p, to, err)
 				continue
 			}
 			batches, changes = append(batches, b), append(changes, p)
-		case a.sequences.of(p.Page).stored.Load() < p.Sequence:
+		case a.sequences.Of(p.Page).Stored.Load() < p.Sequence:
 			// This write changed nothing. It may repeat a write that has not reached the page.
 			repairs = append(repairs, repair{p, func(ctx context.Context) error { return a.ensure(ctx, p.Page, p.Sequence) }})
 		default:
-			a.reached(p, toRebuild, nil)
+			a.reached(p, to, nil)
 		}
 	}
 	for i, res := range a.apply(ctx, batches) {
@@ -96,17 +115,17 @@ func (a *applier) applyOnce(
 		} else if res.State == favfilter.Current && len(b.Remove) > 0 {
 			a.due.add(p.Page, reasonResidue, 0) // the number of cleared bits is unknown
 		}
-		a.reached(p, toRebuild, res.Err)
+		a.reached(p, to, res.Err)
 	}
 	return repairs, failed
 }
 
 // reached notes that a page has reached the sequence of a transaction, or why it has not.
-func (a *applier) reached(p ledger.PageChange, toRebuild map[uint32]bool, err error) {
+func (a *applier) reached(p ledger.PageChange, to approach, err error) {
 	// Even after an error. The ledger has the change, so a page with a lower sequence lacks it.
-	a.sequences.of(p.Page).required.raise(p.Sequence)
-	if now, ok := toRebuild[p.Page]; err == nil && (now || !ok || len(p.Added) > 0) {
-		a.sequences.of(p.Page).stored.raise(p.Sequence)
+	a.sequences.Of(p.Page).Required.Raise(p.Sequence)
+	if err == nil && !to.skips(p) {
+		a.sequences.Of(p.Page).Stored.Raise(p.Sequence)
 	}
 }
 
@@ -157,7 +176,7 @@ func (a *applier) mend(ctx context.Context, page uint32, b favfilter.Batch, res 
 // faultOf returns why the page must be rebuilt after the store answered res; "" if it need not be.
 func (a *applier) faultOf(ctx context.Context, page uint32, res favfilter.Result) string {
 	ahead := func() bool {
-		ahead, err := a.poller.ahead(ctx, page, res.Header.Sequence)
+		ahead, err := a.known.Ahead(ctx, page, res.Header.Sequence)
 		return ahead || err != nil // a rebuild tells
 	}
 	switch {
@@ -182,7 +201,7 @@ func (a *applier) faultOf(ctx context.Context, page uint32, res favfilter.Result
 // batch returns the page's change in the form that the store takes.
 func (a *applier) batch(ctx context.Context, p ledger.PageChange) (favfilter.Batch, error) {
 	b := favfilter.Batch{
-		ID: a.layout.pageID(p.Page), Identity: a.storage.identity, Sequence: p.Sequence, Rate: a.storage.keyRate,
+		ID: a.layout.PageID(p.Page), Identity: a.storage.identity, Sequence: p.Sequence, Rate: a.storage.keyRate,
 	}
 	var err error
 	if b.Remove, err = a.rebuilder.hashes(ctx, p.Removed); err != nil {
@@ -195,7 +214,7 @@ func (a *applier) batch(ctx context.Context, p ledger.PageChange) (favfilter.Bat
 // ensure makes sure that the page has at least the sequence want. If the page does not, ensure
 // rebuilds it.
 func (a *applier) ensure(ctx context.Context, number uint32, want uint64) error {
-	loaded, _, err := a.storage.loadWithin(ctx, patience(a.rebuilder.inParts(number)), []favfilter.PageID{a.layout.pageID(number)}, nil)
+	loaded, _, err := a.storage.loadWithin(ctx, patience(a.rebuilder.inParts(number)), []favfilter.PageID{a.layout.PageID(number)}, nil)
 	if err != nil {
 		return Unavailable("pages", err)
 	}
@@ -203,26 +222,15 @@ func (a *applier) ensure(ctx context.Context, number uint32, want uint64) error 
 	if isClosed(st.Header) {
 		return nil // a reader of the page polls, and learns where its users are
 	}
-	reason, err := a.poller.fault(ctx, number, want, st)
+	reason, err := a.fault(ctx, number, want, st)
 	if reason != "" {
 		return a.rebuilder.remake(ctx, number, want, reason)
 	}
 	return err
 }
 
-const (
-	// closedSequence is the sequence of a closed page. It is above all that the ledger assigns, so
-	// no older page replaces a closed one, and no change is applied to it.
-	closedSequence = favfilter.MaxSequence - 1
-	// closedExpiry is how long a closed page is kept, for a process that cannot reach the ledger and
-	// would otherwise answer from an older page.
-	closedExpiry = 24 * time.Hour
-	// closers is the number of pages closed at once.
-	closers = 8
-)
-
-// isClosed reports whether the page is closed, and so has no users.
-func isClosed(h favfilter.Header) bool { return h.Sequence == closedSequence }
+// closers is the number of pages closed at once.
+const closers = 8
 
 // closePages overwrites pages with closed ones. It returns an error for each page where that
 // failed.
@@ -250,27 +258,4 @@ func inParallel[T any](limit int, items []T, do func(item T, mu *sync.Mutex)) {
 		})
 	}
 	_ = group.Wait() // always nil
-}
-
-// closePage overwrites a page with a closed one. A reader of a closed page polls the ledger to
-// learn where the page's users are.
-//
-// Until this process polls, it still looks for these users on this page. It then accepts neither a
-// held copy nor an older page that the store was set back to.
-func (b *rebuilder) closePage(ctx context.Context, number uint32) error {
-	b.sequences.of(number).required.raise(closedSequence)
-	page, err := b.imageOf(number, nil, ledger.PageState{Sequence: closedSequence})
-	if err != nil {
-		return err
-	}
-	ctx, cancel := context.WithTimeout(ctx, applyTimeout)
-	defer cancel()
-	// If Replace stores nothing, a closed page is already there.
-	_, err = b.storage.store.Replace(ctx, favfilter.Replacement{
-		ID: b.layout.pageID(number), Page: page, Newer: true, Expire: closedExpiry,
-	})
-	if err != nil {
-		return fmt.Errorf("close page %d: %w", number, Unavailable("pages", err))
-	}
-	return nil
 }

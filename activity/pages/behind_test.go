@@ -15,6 +15,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/feedfilter/feedfilter/activity/ledger"
+	"github.com/feedfilter/feedfilter/activity/pages/known"
 	"github.com/feedfilter/feedfilter/favfilter"
 	"github.com/feedfilter/feedfilter/internal/faulttest"
 	"github.com/feedfilter/feedfilter/internal/pgtest"
@@ -24,7 +25,7 @@ import (
 // lose has the store lose a hide that g acknowledges for user 1.
 func (g *rig) lose(t *testing.T, target string) {
 	t.Helper()
-	lost := setBack(t, g.store, g.layout.pageID(g.pageOf("1")))
+	lost := setBack(t, g.store, g.layout.PageID(g.pageOf("1")))
 	g.record(t, true, add("1", "hide", target))
 	lost()
 }
@@ -44,7 +45,7 @@ func TestPollsFailWhileTheLedgerAnswers(t *testing.T) {
 		for i := range 20 {
 			target := fmt.Sprint("p", i)
 			a.lose(t, target)
-			time.Sleep(b.poller.follow.bound + time.Millisecond)
+			time.Sleep(b.known.Bound() + time.Millisecond)
 			b.want(t, "1", "hide", target, true)
 		}
 		if s := b.Stats(); s.LedgerDown || s.PollsFailed < 10 {
@@ -85,7 +86,7 @@ func (l *startingOver) around(ctx context.Context, c *ledger.Call, next func(ctx
 		n, each := 0, c.Each
 		c.Since, c.Each = "", func(page uint32, s ledger.PageState) error {
 			n++
-			if n%longPoll == 0 {
+			if n%known.LongPoll == 0 {
 				time.Sleep(delay)
 			}
 			if err := ctx.Err(); err != nil {
@@ -117,8 +118,8 @@ func pagesWithChanges(t *testing.T, l *ledger.Ledger, pages uint32) {
 func TestSlowPoll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const parts = 4
-		l, store := newLedger(t, 2*parts*longPoll), &favfilter.Memory{}
-		pagesWithChanges(t, l, parts*longPoll)
+		l, store := newLedger(t, 2*parts*known.LongPoll), &favfilter.Memory{}
+		pagesWithChanges(t, l, parts*known.LongPoll)
 		over := &startingOver{}
 		a, b := startProcess(t, l, store, Config{ScrubRate: 1}), startProcess(t, l.Around(over.around), store, Config{ScrubRate: 1})
 		a.record(t, true, add("1", "hide", "before"))
@@ -128,7 +129,7 @@ func TestSlowPoll(t *testing.T) {
 			target := fmt.Sprint("p", i)
 			time.Sleep(time.Duration(i) * 37 * time.Millisecond)
 			a.lose(t, target)
-			time.Sleep(b.poller.follow.bound + time.Millisecond)
+			time.Sleep(b.known.Bound() + time.Millisecond)
 			start := time.Now()
 			b.want(t, "1", "hide", target, true)
 			if took := time.Since(start); took > time.Second {
@@ -151,8 +152,8 @@ func TestSlowPoll(t *testing.T) {
 // ledger again. They do not trust a page that has lost a write.
 func TestLongPollAfterAnOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, store, over := newLedger(t, 4*longPoll), &favfilter.Memory{}, &startingOver{}
-		pagesWithChanges(t, l, 3*longPoll)
+		l, store, over := newLedger(t, 4*known.LongPoll), &favfilter.Memory{}, &startingOver{}
+		pagesWithChanges(t, l, 3*known.LongPoll)
 		a, b := newProcess(t, l, store), newProcess(t, l.Around(over.around), store)
 		a.record(t, true, add("1", "hide", "before"))
 		over.fails.Store(true)
@@ -160,12 +161,12 @@ func TestLongPollAfterAnOutage(t *testing.T) {
 		time.Sleep(2 * time.Minute)
 		over.fails.Store(false)
 		over.delay.Store(int64(200 * time.Millisecond))
-		p := b.poller.poll()
+		polled, since := make(chan error), b.life.Elapsed()
+		go func() { polled <- b.known.PollSince(t.Context(), since) }()
 		time.Sleep(300 * time.Millisecond) // a part of the poll has been answered
 		a.lose(t, "p")
 		b.want(t, "1", "hide", "p", true)
-		<-p.done
-		must(t, p.err)
+		must(t, <-polled)
 	})
 }
 
@@ -202,34 +203,10 @@ func TestLongPollsAfterALostConnection(t *testing.T) {
 		}
 		target := fmt.Sprint("p", i)
 		a.lose(t, target)
-		<-time.After(b.poller.follow.bound)
+		<-time.After(b.known.Bound())
 		b.want(t, "1", "hide", target, true)
 	}
 	t.Logf("the first poll after the loss took up to %v", time.Since(began))
-}
-
-// After a machine was suspended, its wall clock has advanced and its monotonic clock has not. Its
-// feeds then wait for a poll.
-func TestSuspended(t *testing.T) {
-	for _, set := range []time.Duration{10 * time.Minute, 300 * time.Millisecond} {
-		synctest.Test(t, func(t *testing.T) {
-			l, store := newLedger(t, 1), &favfilter.Memory{}
-			a, b := startProcess(t, l, store, Config{ScrubRate: 1}), startProcess(t, l, store, Config{ScrubRate: 1})
-			a.record(t, true, add("1", "hide", "before"))
-			b.want(t, "1", "hide", "before", true)
-			time.Sleep(100 * time.Millisecond)
-			a.lose(t, "p")
-			b.want(t, "1", "hide", "p", false)    // no poll has told of the hide
-			b.poller.follow.wall.Add(-int64(set)) // as if the wall clock had advanced
-			polls := b.Stats().Polls
-			for range 10 {
-				b.want(t, "1", "hide", "p", true)
-			}
-			if n := b.Stats().Polls - polls; n != 1 {
-				t.Errorf("%d polls, want one", n)
-			}
-		})
-	}
 }
 
 // A process reconnects and finds that other processes use different settings. It refuses writes,
@@ -270,8 +247,8 @@ func TestOpenWaitsForLedger(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLedger(t, 16)
 		for delay, opens := range map[time.Duration]bool{
-			firstPollTimeout - time.Millisecond: true,
-			firstPollTimeout + time.Millisecond: false,
+			known.FirstPollTimeout - time.Millisecond: true,
+			known.FirstPollTimeout + time.Millisecond: false,
 		} {
 			far := l.Around(before(func(ctx context.Context) error {
 				select {
@@ -357,7 +334,7 @@ func TestLedgerIsBackEndsPauses(t *testing.T) {
 		}
 		down.fails.Store(false)
 		down.unreadable.Store(false)
-		time.Sleep(p.poller.follow.pollInterval() + time.Millisecond)
+		time.Sleep(p.known.Interval() + time.Millisecond)
 		p.want(t, "1", "hide", "p", true)
 	})
 }

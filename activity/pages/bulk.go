@@ -64,7 +64,9 @@ func (p *Pages) NewBulk() *Bulk {
 // PostgreSQL ends a transaction after some seconds, and until then other writers of its pages wait.
 // So record at most some 10,000 changes at a time there.
 func (b *Bulk) Record(ctx context.Context, changes []ledger.Change) (Written, error) {
-	receipt, err := b.commit(ctx, &write{changes: changes})
+	receipt, err := b.commit(ctx, newWrite(ctx, changes), func(ctx context.Context) (ledger.Receipt, error) {
+		return b.r.ledger.Record(ctx, b.r.storage.now(), changes)
+	})
 	if followed, is := errors.AsType[*ledger.FollowedError](err); is {
 		return Written{}, followedError(followed)
 	}
@@ -74,24 +76,30 @@ func (b *Bulk) Record(ctx context.Context, changes []ledger.Change) (Written, er
 // Follow is like Record for changes of a source: see [ledger.Ledger.Follow]. An error that wraps
 // ledger.ErrFenced or ledger.ErrStrayRow means that nothing was changed.
 func (b *Bulk) Follow(ctx context.Context, step ledger.Step, changes []ledger.SourceChange) error {
-	_, err := b.commit(ctx, &write{source: &sourceWrite{step: step, changes: changes}})
+	_, err := b.commit(ctx, newSourceWrite(ctx, changes), func(ctx context.Context) (ledger.Receipt, error) {
+		return b.r.ledger.Follow(ctx, b.r.storage.now(), step, changes)
+	})
 	return err
 }
 
-// commit records a write, and adds its changes to the pages that the bulk builds.
-func (b *Bulk) commit(ctx context.Context, w *write) (ledger.Receipt, error) {
+// commit makes a transaction, and adds its changes to the pages that the bulk builds.
+func (b *Bulk) commit(
+	ctx context.Context, w *write, record func(ctx context.Context) (ledger.Receipt, error),
+) (ledger.Receipt, error) {
 	r := b.r
-	if r.life.isClosed() {
+	if r.life.IsClosed() {
 		return ledger.Receipt{}, ErrClosed
 	}
-	if err := r.poller.agreed(); err != nil {
+	if err := r.known.Agreed(); err != nil {
 		return ledger.Receipt{}, fmt.Errorf("nothing was changed: %w", err)
 	}
-	receipt, err := r.poller.record(ctx, bulkTimeout, []*write{w})
+	limited, cancel := context.WithTimeout(ctx, bulkTimeout)
+	defer cancel()
+	receipt, err := record(limited)
 	if err != nil {
 		return ledger.Receipt{}, Unavailable("ledger", err)
 	}
-	b.committed = r.life.elapsed()
+	b.committed = r.life.Elapsed()
 	for _, page := range r.committer.pagesToClose(receipt, []*write{w}) {
 		b.toClose[page] = true
 	}
@@ -102,10 +110,10 @@ func (b *Bulk) commit(ctx context.Context, w *write) (ledger.Receipt, error) {
 // other pages to the store.
 func (b *Bulk) follow(ctx context.Context, receipt ledger.Receipt) error {
 	r := b.r
-	r.layout.learn(receipt.Owners)
+	r.layout.Learn(receipt.Owners)
 	others := make([]ledger.PageChange, 0, len(receipt.Pages))
 	for _, p := range receipt.Pages {
-		r.sequences.of(p.Page).known.raise(p.Sequence)
+		r.sequences.Of(p.Page).Known.Raise(p.Sequence)
 		b.count(p)
 		taken, err := b.take(ctx, p)
 		if err != nil {
@@ -171,7 +179,7 @@ func (b *Bulk) take(ctx context.Context, p ledger.PageChange) (bool, error) {
 // settle brings pages to the sequence that a transaction gave them. Finish rebuilds the pages where
 // that fails.
 func (b *Bulk) settle(pages []ledger.PageChange) {
-	ctx, cancel := context.WithTimeout(b.r.life.base, bulkTimeout)
+	ctx, cancel := context.WithTimeout(b.r.life.Base, bulkTimeout)
 	defer cancel()
 	failed := b.r.applier.applyAll(ctx, pages, nil)
 	for _, p := range pages {
@@ -193,7 +201,7 @@ func (b *Bulk) settle(pages []ledger.PageChange) {
 func (b *Bulk) Finish(ctx context.Context) error {
 	err := b.place(ctx)
 	b.r.applier.waitMoved(ctx) // a move takes seconds, or minutes for a large page
-	if err == nil || ctx.Err() == nil && b.r.poller.outlast(b.committed) {
+	if err == nil || ctx.Err() == nil && b.r.known.Outlast(b.committed) {
 		return nil
 	}
 	return err
@@ -212,7 +220,7 @@ func (b *Bulk) place(ctx context.Context) error {
 	}
 	b.pages, b.late, b.keys = make(map[uint32]*bulkPage), make(map[uint32]uint64), 0
 	for number, page := range pages { // even if the rebuild fails: a page with a lower sequence lacks writes
-		b.r.sequences.of(number).required.raise(page.sequence)
+		b.r.sequences.Of(number).Required.Raise(page.sequence)
 	}
 	failed := make([]error, 0, bulkWriters)
 	inParallel(bulkWriters, slices.Sorted(maps.Keys(pages)), func(number uint32, mu *sync.Mutex) {
@@ -220,7 +228,7 @@ func (b *Bulk) place(ctx context.Context) error {
 		err := b.put(ctx, number, page)
 		b.r.scrubber.bulked.Delete(number) // even after an error
 		if err == nil {
-			b.r.sequences.of(number).stored.raise(page.sequence)
+			b.r.sequences.Of(number).Stored.Raise(page.sequence)
 			return
 		}
 		mu.Lock()
@@ -254,7 +262,7 @@ func (b *Bulk) put(ctx context.Context, number uint32, p *bulkPage) error {
 	}
 	limited, cancel := context.WithTimeout(ctx, replaceTimeout(page))
 	defer cancel()
-	placed, err := r.storage.store.Replace(limited, favfilter.Replacement{ID: r.layout.pageID(number), Page: page, Newer: true})
+	placed, err := r.storage.store.Replace(limited, favfilter.Replacement{ID: r.layout.PageID(number), Page: page, Newer: true})
 	switch {
 	case err != nil:
 		return Unavailable("pages", err)

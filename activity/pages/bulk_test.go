@@ -322,17 +322,17 @@ func TestBulkIsLeftAlone(t *testing.T) {
 		do(live, batch)
 		_, err := recordBulk(t.Context(), b, batch)
 		must(t, err)
-		must(t, g.poller.pollOnce(t.Context(), g.poller.newPoll()))
-		if found, statuses, _ := g.scrubber.peek(g.allPages(t)); len(found) > 0 || lookedAt(statuses) > 0 {
+		must(t, g.known.PollSince(t.Context(), g.life.Elapsed()))
+		if found, statuses, _ := g.scrubber.peek(g.scrubber.required(g.allPages(t))); len(found) > 0 || lookedAt(statuses) > 0 {
 			t.Errorf("the scrub looked at %d pages, and would rebuild these: %+v", lookedAt(statuses), found)
 		}
 	}
 	must(t, b.Finish(t.Context()))
-	if found, statuses, _ := g.scrubber.peek(g.allPages(t)); len(found) > 0 || lookedAt(statuses) != 8 {
+	if found, statuses, _ := g.scrubber.peek(g.scrubber.required(g.allPages(t))); len(found) > 0 || lookedAt(statuses) != 8 {
 		t.Errorf("after Finish the scrub looked at %d pages of 8, and would rebuild these: %+v", lookedAt(statuses), found)
 	}
 	g.losePages(t)
-	if found, _, _ := g.scrubber.peek(g.allPages(t)); len(found) != 8 {
+	if found, _, _ := g.scrubber.peek(g.scrubber.required(g.allPages(t))); len(found) != 8 {
 		t.Errorf("the scrub found %d pages that were lost, want 8", len(found))
 	}
 	g.wantLive(t, live)

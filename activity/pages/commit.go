@@ -4,12 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"iter"
 	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/feedfilter/feedfilter/activity/ledger"
 	"github.com/feedfilter/feedfilter/internal/admission"
@@ -22,11 +20,11 @@ type committer struct {
 
 	applier *applier
 
-	next       *write       // the first of the next group; only commitLoop uses it
 	waiting    atomic.Int64 // number of writes
 	queue      chan *write
+	committing chan struct{} // an element during a transaction, until its group is in tail
 	settling   chan struct{} // one element for each group in flight to the store
-	following  chan struct{} // one element for each write of a source
+	following  chan struct{} // one element for each transaction of a source
 	slots      chan struct{} // one element for each page in repair for a write
 	queuedRows atomic.Int64  // sum over all pageQueues
 
@@ -42,18 +40,13 @@ func newCommitter(a *applier) *committer {
 		core:       a.core,
 		applier:    a,
 		queue:      make(chan *write),
+		committing: make(chan struct{}, 1),
 		settling:   make(chan struct{}, maxSettling),
 		following:  make(chan struct{}, 2), // one for the ledger, one for the store
 		slots:      make(chan struct{}, maxRepairing),
 		tail:       make(map[uint32]chan struct{}),
 		pageQueues: make(map[uint32]*pageQueue),
 	}
-}
-
-// Written holds the results of changes, in their order.
-type Written struct {
-	Changed []bool // whether the change had an effect
-	Refused []bool // whether it was refused because of its Limit
 }
 
 // Write makes changes durable in the ledger, as if one after another. When it returns nil, every
@@ -64,138 +57,20 @@ type Written struct {
 // other error each change may have taken full effect or none; repeating is safe. While the store is
 // down, Write returns nil once the staleness bound has passed since the commit.
 func (p *Pages) Write(ctx context.Context, changes []ledger.Change) (Written, error) {
-	w := &write{ctx: ctx, done: make(chan struct{}), changes: changes}
+	w := newWrite(ctx, changes)
 	if err := p.committer.write(ctx, w); err != nil {
 		return Written{}, err
 	}
 	return w.result, nil
 }
 
-// Follow is [ledger.Ledger.Follow]. When it returns nil, the ledger has the changes, and every Read
-// that begins after [Pages.Reach] sees them. Their way to the pages goes on, beside the next call.
-// An error that wraps ledger.ErrFenced or ledger.ErrStrayRow means that nothing was changed.
-func (p *Pages) Follow(ctx context.Context, step ledger.Step, changes []ledger.SourceChange) error {
-	defer p.poller.stepped()
-	if len(changes) == 0 { // no page changes
-		_, err := p.poller.ledger.Follow(ctx, p.storage.now(), step, nil)
-		return Unavailable("ledger", err)
-	}
-	select { // pages must not fall behind the ledger for long
-	case p.committer.following <- struct{}{}:
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-	w := &write{ctx: ctx, done: make(chan struct{}), source: &sourceWrite{step, changes, make(chan struct{})}}
-	ended := make(chan error, 1)
-	started := p.life.background(func() {
-		ended <- p.committer.write(ctx, w)
-		<-p.committer.following
-	})
-	if !started {
-		return ErrClosed
-	}
-	select {
-	case <-w.source.committed:
-		return nil
-	case err := <-ended:
-		select {
-		case <-w.source.committed: // only the pages lack the changes
-			return nil
-		default:
-			return err
-		}
-	}
-}
-
-// Reach waits until reached reports true of the ledger's sources. Every Read that begins afterwards
-// has all changes up to their positions.
-func (p *Pages) Reach(ctx context.Context, reached func([]ledger.Source) (bool, error)) error {
-	return p.poller.reach(ctx, reached)
-}
-
-// Bounds returns the bounds between which the ledger's clock is now. What one process says that the
-// clock has passed, another does not take for later than it is.
-func (p *Pages) Bounds() (earliest, latest time.Time) { return p.poller.bounds() }
-
-// Sources returns the ledger's sources at the last poll, in order of name. A source whose lease
-// has ended since has no Holder.
-func (p *Pages) Sources() (all []ledger.Source) {
-	if known := p.poller.follow.sources.Load(); known != nil {
-		all = slices.Clone(*known)
-	}
-	for i := range all {
-		if !all[i].Until.After(p.Now()) {
-			all[i].Holder = ""
-		}
-	}
-	return all
-}
-
-// write is one caller's changes. Its results may be read once done is closed.
-type write struct {
-	ctx     context.Context //nolint:containedctx // of the waiting caller
-	changes []ledger.Change
-	source  *sourceWrite // makes changes in a transaction of their own; nil: a caller made those above
-	done    chan struct{}
-	// deletes is set if the user of hash is being deleted. Pages are then rebuilt instead of
-	// changed, so that no bit of a removed key remains.
-	deletes bool
-	hash    uint64
-
-	receipt ledger.Receipt // of the group's transaction
-	result  Written
-	err     error
-
-	open   int   // number of pages not yet changed
-	failed error // errors of its pages
-}
-
-// sourceWrite is what a source changes.
-type sourceWrite struct {
-	step      ledger.Step
-	changes   []ledger.SourceChange
-	committed chan struct{} // closed when the ledger has them
-}
-
-// len is the number of changes.
-func (w *write) len() int {
-	if w.source != nil {
-		return len(w.source.changes)
-	}
-	return len(w.changes)
-}
-
-// rows yields the rows of the changes.
-func (w *write) rows() iter.Seq[ledger.Row] {
-	return func(yield func(ledger.Row) bool) {
-		for i := range w.len() {
-			var rows []ledger.Row
-			if w.source != nil {
-				rows = w.source.changes[i].Rows
-			} else {
-				rows = w.changes[i].Rows
-			}
-			for _, row := range rows {
-				if !yield(row) {
-					return
-				}
-			}
-		}
-	}
-}
-
-func (w *write) finish(err error) {
-	w.err = err
-	close(w.done)
-}
-
 // group is the writes that share one ledger transaction.
 type group struct {
 	writes    []*write
 	receipt   ledger.Receipt
-	committed int64           // when it was committed, as [Pages.elapsed]
-	toRebuild map[uint32]bool // pages to rebuild instead of change; false: later
-	toClose   []uint32        // pages of the layout that was leaving
+	committed int64    // when it was committed, as elapsed
+	apply     approach // how pages get the changes
+	toClose   []uint32 // pages of the layout that was leaving
 	await     map[chan struct{}]bool
 	passed    chan struct{} // closed after the first call of the store for all its pages
 
@@ -210,15 +85,12 @@ type group struct {
 // transaction at a time costs nothing: while one is made durable, the next group gathers.
 func (cm *committer) commitLoop() {
 	for {
-		w := cm.next
-		if cm.next = nil; w == nil {
-			select {
-			case w = <-cm.queue:
-			case <-cm.life.open.Done():
-				return
-			}
+		select {
+		case w := <-cm.queue:
+			cm.commit(cm.gather(w))
+		case <-cm.life.Open.Done():
+			return
 		}
-		cm.commit(cm.gather(w))
 	}
 }
 
@@ -233,16 +105,12 @@ func (cm *committer) gather(first *write) []*write {
 			return
 		}
 		writes = append(writes, w)
-		changes += w.len()
+		changes += len(w.changes)
 	}
 	take(first)
-	for changes < maxGroup && first.source == nil {
+	for changes < maxGroup {
 		select {
 		case w := <-cm.queue:
-			if w.source != nil {
-				cm.next = w
-				return writes
-			}
 			take(w)
 		default:
 			return writes
@@ -256,71 +124,68 @@ func (cm *committer) commit(writes []*write) {
 	if len(writes) == 0 {
 		return
 	}
-	receipt, err := cm.poller.record(onBehalf(writes), commitTimeout, writes)
+	err := cm.record(writes)
 	followed, isFollowed := errors.AsType[*ledger.FollowedError](err)
 	switch {
 	case err == nil:
 	case isFollowed:
 		cm.commit(cm.refuse(writes, followed))
-		return
 	case errors.Is(err, ledger.ErrKindsDiffer) && len(writes) > 1:
 		for _, w := range writes { // which had no effect: refuse no other than those concerned
 			cm.commit([]*write{w})
 		}
-		return
 	default:
 		err = Unavailable("ledger", err)
 		for _, w := range writes {
 			w.finish(err)
 		}
-		return
 	}
+}
+
+// record records the writes in one transaction of the ledger.
+func (cm *committer) record(writes []*write) error {
+	cm.committing <- struct{}{}
+	defer func() { <-cm.committing }()
+	ctx, cancel := context.WithTimeout(onBehalf(writes), commitTimeout)
+	defer cancel()
+	var changes []ledger.Change
+	for _, w := range writes {
+		changes = append(changes, w.changes...)
+	}
+	receipt, err := cm.ledger.Record(ctx, cm.storage.now(), changes)
+	if err != nil {
+		return err
+	}
+	next := 0
+	for _, w := range writes {
+		end := next + len(w.changes)
+		w.receipt, w.result = receipt, Written{receipt.Changed[next:end], receipt.Refused[next:end]}
+		next = end
+	}
+	cm.start(receipt, writes)
+	return nil
+}
+
+// start starts the changes of the pages after a transaction. The caller holds committing since
+// before it, so that groups are in tail in the order of their transactions.
+func (cm *committer) start(receipt ledger.Receipt, writes []*write) {
 	g := &group{
-		writes: writes, receipt: receipt, committed: cm.life.elapsed(), toRebuild: cm.pagesToRebuild(writes, receipt),
+		writes: writes, receipt: receipt, committed: cm.life.Elapsed(), apply: cm.approachTo(writes, receipt),
 		toClose: cm.pagesToClose(receipt, writes),
 		await:   make(map[chan struct{}]bool), passed: make(chan struct{}), slots: make(chan struct{}, maxGroupRepairs),
 	}
-	distribute(receipt, writes)
-	cm.layout.learn(receipt.Owners)
+	cm.layout.Learn(receipt.Owners)
 	cm.settling <- struct{}{}
 	cm.mu.Lock()
 	for _, p := range receipt.Pages {
-		cm.sequences.of(p.Page).known.raise(p.Sequence)
+		cm.sequences.Of(p.Page).Known.Raise(p.Sequence)
 		if before := cm.tail[p.Page]; before != nil {
 			g.await[before] = true
 		}
 		cm.tail[p.Page] = g.passed
 	}
 	cm.mu.Unlock()
-	cm.life.ended.Go(func() { cm.settle(g) })
-}
-
-// distribute gives each write of a group its part of the receipt.
-func distribute(receipt ledger.Receipt, writes []*write) {
-	next := 0
-	for _, w := range writes {
-		end := next + w.len()
-		if w.receipt = receipt; w.source != nil {
-			close(w.source.committed)
-		} else {
-			w.result = Written{receipt.Changed[next:end], receipt.Refused[next:end]}
-		}
-		next = end
-	}
-}
-
-// record records writes in one transaction of the ledger. That of a source is alone.
-func (pl *poller) record(ctx context.Context, limit time.Duration, writes []*write) (ledger.Receipt, error) {
-	ctx, cancel := context.WithTimeout(ctx, limit)
-	defer cancel()
-	if s := writes[0].source; s != nil {
-		return pl.ledger.Follow(ctx, pl.storage.now(), s.step, s.changes)
-	}
-	var changes []ledger.Change
-	for _, w := range writes {
-		changes = append(changes, w.changes...)
-	}
-	return pl.ledger.Record(ctx, pl.storage.now(), changes)
+	cm.life.Go(func() { cm.settle(g) })
 }
 
 // onBehalf returns a context for work for all the writes. It does not end when a caller cancels. It
@@ -329,24 +194,27 @@ func onBehalf(writes []*write) context.Context {
 	return admission.Detach(context.WithoutCancel(writes[0].ctx))
 }
 
-// pagesToRebuild returns the pages that must be rebuilt because a user is being deleted. The value
-// is false for the dedicated page of that user: its rebuild waits until all rows are gone. Until
-// then the page is stale, and so not used.
-func (cm *committer) pagesToRebuild(writes []*write, receipt ledger.Receipt) map[uint32]bool {
-	pages := make(map[uint32]bool)
+// approachTo returns how pages get the changes of writes. Those of a deletion of a user need
+// rebuilds.
+func (cm *committer) approachTo(writes []*write, receipt ledger.Receipt) approach {
+	to := make(approach)
 	for _, w := range writes {
 		if !w.deletes {
 			continue
 		}
-		for row := range w.rows() {
+		for row := range w.rows {
 			page, dedicated := receipt.Owners[row.Hash]
 			if !dedicated {
-				page = cm.layout.id.PageIn(receipt.Layouts.Current, row.Hash)
+				page = cm.layout.PageIn(receipt.Layouts.Current, row.Hash)
 			}
-			pages[page] = pages[page] || !dedicated || row.Hash != w.hash
+			if dedicated && row.Hash == w.hash {
+				to[page] = max(to[page], postponed)
+			} else {
+				to[page] = rebuilt
+			}
 		}
 	}
-	return pages
+	return to
 }
 
 // settle changes the group's pages with one call of the store, and answers the callers whose pages
@@ -361,7 +229,7 @@ func (cm *committer) settle(g *group) {
 	}
 	ctx, cancel := context.WithTimeout(onBehalf(g.writes), pageTimeout)
 	pages, steps := cm.enqueue(ctx, g)
-	repairs, failed := cm.applier.applyOnce(ctx, pages, g.toRebuild)
+	repairs, failed := cm.applier.applyOnce(ctx, pages, g.apply)
 	maps.Copy(failed, cm.applier.closePages(ctx, g.toClose))
 	cm.mu.Lock()
 	begun := make([]uint32, 0, len(repairs))
@@ -382,82 +250,28 @@ func (cm *committer) settle(g *group) {
 	close(g.passed)
 	<-cm.settling
 	if len(steps) > 0 {
-		context.AfterFunc(ctx, func() { cm.life.background(func() { cm.expire(g) }) })
+		context.AfterFunc(ctx, func() { cm.life.Background(func() { cm.expire(g) }) })
 	}
 	for _, page := range begun {
-		cm.life.ended.Go(func() { cm.runQueue(page) })
+		cm.life.Go(func() { cm.runQueue(page) })
 	}
 	cm.answer(g.committed, answered)
 }
 
-// answer reports to callers how their writes ended. Writes that failed on a page wait until the
-// staleness bound guarantees that every process sees them.
-func (cm *committer) answer(committed int64, writes []*write) {
-	var late []*write
-	for _, w := range writes {
-		if w.failed != nil {
-			late = append(late, w)
-			continue
-		}
-		w.finish(nil)
-	}
-	if len(late) == 0 {
-		return
-	}
-	seen := cm.poller.outlast(committed)
-	for _, w := range late {
-		if !seen {
-			w.finish(Unavailable("pages", w.failed))
-			continue
-		}
-		cm.storage.stats.withoutPage.Add(1)
-		w.finish(nil)
-	}
-}
-
-// pagesOf calls each with the pages of w, some of them more than once. These are the pages of its
-// rows, and pages where processes may still look for the rows. The latter are the shared pages of
-// users with dedicated pages, and the pages of a layout that is leaving.
-func (cm *committer) pagesOf(w *write, receipt ledger.Receipt, each func(page uint32)) {
-	for row := range w.rows() {
-		each(cm.layout.id.PageIn(receipt.Layouts.Current, row.Hash))
-		if page, ok := receipt.Owners[row.Hash]; ok {
-			each(page)
-		}
-		if leaving := receipt.Layouts.Leaving; leaving > 0 {
-			each(cm.layout.id.PageIn(leaving, row.Hash))
-		}
-	}
-}
-
-// failure returns the errors of the pages of w.
-func (cm *committer) failure(w *write, receipt ledger.Receipt, failed map[uint32]error) error {
-	if len(failed) == 0 {
-		return nil
-	}
-	var errs []error
-	cm.pagesOf(w, receipt, func(page uint32) {
-		if err := failed[page]; err != nil && !slices.Contains(errs, err) {
-			errs = append(errs, err)
-		}
-	})
-	return errors.Join(errs...)
-}
-
 // write queues w and waits until it is decided.
 func (cm *committer) write(ctx context.Context, w *write) error {
-	if cm.life.isClosed() {
+	if cm.life.IsClosed() {
 		return ErrClosed
 	}
-	err := cm.poller.agreed()
-	if err == nil && w.len() == 0 {
+	err := cm.known.Agreed()
+	if err == nil && len(w.changes) == 0 {
 		return nil
 	}
 	if err == nil {
-		err = cm.poller.reachable()
+		err = cm.known.Reachable()
 	}
 	if err != nil {
-		return fmt.Errorf("record %d activities: nothing was changed: %w", w.len(), err)
+		return fmt.Errorf("record %d activities: nothing was changed: %w", len(w.changes), err)
 	}
 	resume, ok := admission.PauseForLedger(ctx)
 	if !ok {
@@ -465,10 +279,11 @@ func (cm *committer) write(ctx context.Context, w *write) error {
 	}
 	defer resume()
 	if err := cm.checkFollowed(ctx, w); err != nil {
-		return fmt.Errorf("record %d activities: nothing was changed: %w", w.len(), err)
+		return fmt.Errorf("record %d activities: nothing was changed: %w", len(w.changes), err)
 	}
-	if err := cm.awaitRoom(ctx, w); err != nil {
-		return err
+	// Deletions and removals of ended activities may change many pages, but run one at a time.
+	if !w.deletes && !w.changes[0].Ended && cm.congested(w.rows) {
+		return ErrOverloaded
 	}
 	if cm.waiting.Add(1) > maxWaiting {
 		cm.waiting.Add(-1)
@@ -477,37 +292,18 @@ func (cm *committer) write(ctx context.Context, w *write) error {
 	defer cm.waiting.Add(-1)
 	select {
 	case cm.queue <- w:
-	case <-cm.life.open.Done():
+	case <-cm.life.Open.Done():
 		return ErrClosed
 	case <-ctx.Done():
-		return fmt.Errorf("record %d activities: nothing was changed: %w", w.len(), ctx.Err())
+		return fmt.Errorf("record %d activities: nothing was changed: %w", len(w.changes), ctx.Err())
 	}
 	select {
 	case <-w.done:
 	case <-ctx.Done():
-		return fmt.Errorf("record %d activities: undecided: %w", w.len(), ctx.Err())
+		return fmt.Errorf("record %d activities: undecided: %w", len(w.changes), ctx.Err())
 	}
 	if w.err != nil {
-		return fmt.Errorf("record %d activities: %w", w.len(), w.err)
-	}
-	return nil
-}
-
-// awaitRoom returns ErrOverloaded if too many writes wait for pages of w. A source waits instead.
-func (cm *committer) awaitRoom(ctx context.Context, w *write) error {
-	// Deletions and removals of ended activities may change many pages, but run one at a time.
-	if w.deletes || w.source == nil && w.changes[0].Ended {
-		return nil
-	}
-	for cm.congested(w) {
-		if w.source == nil || cm.life.isClosed() {
-			return ErrOverloaded
-		}
-		select {
-		case <-time.After(reachEvery):
-		case <-ctx.Done():
-			return fmt.Errorf("record %d activities: nothing was changed: %w", w.len(), ctx.Err())
-		}
+		return fmt.Errorf("record %d activities: %w", len(w.changes), w.err)
 	}
 	return nil
 }
@@ -522,8 +318,8 @@ func (cm *committer) pagesToClose(receipt ledger.Receipt, writes []*write) []uin
 	}
 	pages := make(map[uint32]bool)
 	for _, w := range writes {
-		for row := range w.rows() {
-			pages[cm.layout.id.PageIn(receipt.Layouts.Leaving, row.Hash)] = true
+		for row := range w.rows {
+			pages[cm.layout.PageIn(receipt.Layouts.Leaving, row.Hash)] = true
 		}
 	}
 	return slices.Collect(maps.Keys(pages))

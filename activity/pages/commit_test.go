@@ -17,7 +17,7 @@ func TestGather(t *testing.T) {
 		gone, cancel := context.WithCancel(t.Context())
 		cancel()
 		of := func(ctx context.Context, changes int) *write {
-			return &write{ctx: ctx, changes: make([]ledger.Change, changes), done: make(chan struct{})}
+			return newWrite(ctx, make([]ledger.Change, changes))
 		}
 		first, abandoned := of(t.Context(), maxGroup/2), of(gone, maxGroup)
 		last, beyond := of(t.Context(), maxGroup/2), of(t.Context(), 1)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/feedfilter/feedfilter/activity/ledger"
+	"github.com/feedfilter/feedfilter/activity/pages/known"
 	"github.com/feedfilter/feedfilter/favfilter"
 	"github.com/feedfilter/feedfilter/internal/admission"
 	"github.com/feedfilter/feedfilter/internal/faulttest"
@@ -82,7 +83,7 @@ func TestFeedThatMayNotWaitIsRefused(t *testing.T) {
 		for i := range 20 {
 			target := fmt.Sprint("p", i)
 			a.lose(t, target)
-			time.Sleep(b.poller.follow.bound + time.Duration(i)*time.Second)
+			time.Sleep(b.known.Bound() + time.Duration(i)*time.Second)
 			if v, err := b.view(limiter.Begin(t.Context()), "1"); !errors.Is(err, ErrOverloaded) {
 				t.Errorf("a feed that may not wait: error %v, want ErrOverloaded; it has the hide: %v", err, err == nil && v.has("hide", target))
 			}
@@ -117,21 +118,21 @@ func TestSlowQuestions(t *testing.T) {
 		for i := range 20 {
 			target := fmt.Sprint("p", i)
 			a.lose(t, target)
-			time.Sleep(b.poller.follow.bound + time.Duration(i)*37*time.Millisecond)
+			time.Sleep(b.known.Bound() + time.Duration(i)*37*time.Millisecond)
 			l.delay.Store(int64(600 * time.Millisecond))
 			b.want(t, "1", "hide", target, true)
 			if i%4 > 0 {
 				continue
 			}
 			a.lose(t, "slow "+target)
-			time.Sleep(b.poller.follow.bound)
+			time.Sleep(b.known.Bound())
 			l.delay.Store(int64(time.Minute))
 			start := time.Now()
 			if _, err := b.view(t.Context(), "1"); dependency(err) != "ledger" {
 				t.Errorf("the ledger takes a minute: error %v, want that it is unavailable", err)
 			}
-			if took := time.Since(start); took > questionTimeout {
-				t.Errorf("the feed was refused after %v, want %v at most", took, questionTimeout)
+			if took := time.Since(start); took > known.QuestionTimeout {
+				t.Errorf("the feed was refused after %v, want %v at most", took, known.QuestionTimeout)
 			}
 			l.delay.Store(0)
 			b.want(t, "1", "hide", "slow "+target, true)
@@ -166,11 +167,11 @@ func TestLedgerHangsDuringASlowQuestion(t *testing.T) {
 		pollsFail.Store(true)
 		time.Sleep(3 * time.Second)
 		questionsHang.Store(true)
-		time.AfterFunc(questionTimeout-pingAfter/2, func() { pingsHang.Store(true) })
+		time.AfterFunc(known.QuestionTimeout-known.PingAfter/2, func() { pingsHang.Store(true) })
 		start := time.Now()
 		b.want(t, "1", "hide", "p", true)
-		if took := time.Since(start); took < questionTimeout || took > questionTimeout+pingTimeout {
-			t.Errorf("the feed took %v, want between %v and %v", took, questionTimeout, questionTimeout+pingTimeout)
+		if took := time.Since(start); took < known.QuestionTimeout || took > known.QuestionTimeout+known.PingTimeout {
+			t.Errorf("the feed took %v, want between %v and %v", took, known.QuestionTimeout, known.QuestionTimeout+known.PingTimeout)
 		}
 		if s := b.Stats(); !s.LedgerDown {
 			t.Error("the ledger counts as reachable")
@@ -190,7 +191,7 @@ func TestFailedQuestion(t *testing.T) {
 		fails.Store(true)
 		time.Sleep(3 * time.Second)
 		a.lose(t, "p")
-		time.Sleep(b.poller.follow.bound)
+		time.Sleep(b.known.Bound())
 		for range 3 {
 			if _, err := b.view(t.Context(), "1"); dependency(err) != "ledger" || !errors.Is(err, faulttest.ErrInjected) {
 				t.Errorf("error %v, want that the ledger is unavailable", err)
@@ -220,7 +221,7 @@ func TestQuestionDuringARestart(t *testing.T) {
 		pollsFail.Store(true)
 		time.Sleep(3 * time.Second)
 		a.lose(t, "p")
-		time.Sleep(b.poller.follow.bound)
+		time.Sleep(b.known.Bound())
 		refusals.Store(1)
 		b.want(t, "1", "hide", "p", true)
 		if refusals.Load() != -1 {
@@ -243,8 +244,8 @@ func TestQuestionsToALedgerThatHangs(t *testing.T) {
 			feeds.Go(func() { b.want(t, "1", "hide", "before", true) })
 		}
 		feeds.Wait()
-		if took := time.Since(start); took < time.Second/2 || took > hangBound {
-			t.Errorf("20 feeds waited %v, want %v at most", took, hangBound)
+		if took := time.Since(start); took < time.Second/2 || took > known.HangBound {
+			t.Errorf("20 feeds waited %v, want %v at most", took, known.HangBound)
 		}
 		if n := l.pings.Load(); n != 1 {
 			t.Errorf("20 feeds pinged the ledger %d times, want once", n)
@@ -274,14 +275,14 @@ func TestPingThatIsOvertaken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b, l := congested(t, 1)
 		a.lose(t, "p")
-		time.Sleep(b.poller.follow.bound + 7*time.Millisecond)
+		time.Sleep(b.known.Bound() + 7*time.Millisecond)
 		l.hangs.Store(true)
 		refused := make(chan error)
 		go func() {
 			_, err := b.view(t.Context(), "1")
 			refused <- err
 		}()
-		time.Sleep(pingAfter + pingTimeout/2) // the ping of the question waits
+		time.Sleep(known.PingAfter + known.PingTimeout/2) // the ping of the question waits
 		l.hangs.Store(false)
 		b.want(t, "1", "hide", "p", true)
 		if err := <-refused; err == nil {
@@ -302,7 +303,7 @@ func TestListsAreOneQuestion(t *testing.T) {
 		for i, user := range users {
 			a.record(t, true, add(user, "hide", fmt.Sprint("p", i, "-0")))
 		}
-		time.Sleep(b.poller.follow.bound)
+		time.Sleep(b.known.Bound())
 		l.delay.Store(int64(200 * time.Millisecond))
 		l.questions.Store(0)
 		views, hashes := b.views(t, users)
@@ -409,7 +410,7 @@ func TestListsAreJudged(t *testing.T) {
 		a.record(t, true, add("1", "hide", "before"))
 		want("before")
 		a.lose(t, "lost")
-		time.Sleep(b.poller.follow.bound)
+		time.Sleep(b.known.Bound())
 		want("lost")
 		must(t, a.applier.dedicate(t.Context(), a.hashOf("1")))
 		a.record(t, true, add("1", "hide", "moved"))

@@ -24,7 +24,7 @@ type RowKind struct {
 
 // declare declares this process's kinds to the ledger.
 func (b *rebuilder) declare(ctx context.Context) error {
-	if err := b.poller.ledger.Declare(ctx, b.kinds); err != nil {
+	if err := b.ledger.Declare(ctx, b.kinds); err != nil {
 		return fmt.Errorf("declare kinds: %w", err)
 	}
 	return b.learnKinds(ctx)
@@ -33,7 +33,7 @@ func (b *rebuilder) declare(ctx context.Context) error {
 // learnKinds reads the declared kinds from the ledger. This process's kinds take precedence
 // over kinds of the same name that another process declared before there was a row of them.
 func (b *rebuilder) learnKinds(ctx context.Context) error {
-	kinds, err := b.poller.ledger.Kinds(ctx)
+	kinds, err := b.ledger.Kinds(ctx)
 	if err != nil {
 		return fmt.Errorf("read the kinds declared: %w", err)
 	}

@@ -139,12 +139,9 @@ func TestWritesOfAChangedKind(t *testing.T) {
 	old := openKinds(t, l, store, oneWay)
 	now := openKinds(t, l, store, testKinds())
 	group := []*write{
-		{changes: changesOf(old.Pages, []act{add("1", "block", "2")})},
-		{changes: changesOf(old.Pages, []act{add("1", "hide", "p")})},
-		{changes: changesOf(old.Pages, []act{undo("1", "block", "2")})},
-	}
-	for _, w := range group {
-		w.ctx, w.done = t.Context(), make(chan struct{})
+		newWrite(t.Context(), changesOf(old.Pages, []act{add("1", "block", "2")})),
+		newWrite(t.Context(), changesOf(old.Pages, []act{add("1", "hide", "p")})),
+		newWrite(t.Context(), changesOf(old.Pages, []act{undo("1", "block", "2")})),
 	}
 	old.committer.commit(group)
 	for i, w := range group {

@@ -18,16 +18,6 @@ const (
 	maxLeaving = 2
 )
 
-// ofFirst returns how many of rows belong to the user of the first row. The rows are in order of
-// hash.
-func ofFirst(rows []ledger.Row) int {
-	n := 1
-	for n < len(rows) && rows[n].Hash == rows[0].Hash {
-		n++
-	}
-	return n
-}
-
 // leave gives a user a dedicated page, in the background.
 func (a *applier) leave(hash uint64) {
 	a.mu.Lock()
@@ -36,11 +26,11 @@ func (a *applier) leave(hash uint64) {
 		return
 	}
 	a.leaving.Add(1)
-	a.moving[hash] = a.life.background(func() {
+	a.moving[hash] = a.life.Background(func() {
 		defer a.leaving.Done()
-		ctx, cancel := context.WithTimeout(a.life.open, largeTimeout)
+		ctx, cancel := context.WithTimeout(a.life.Open, largeTimeout)
 		defer cancel()
-		if err := a.dedicate(ctx, hash); err != nil && !a.life.isClosed() {
+		if err := a.dedicate(ctx, hash); err != nil && !a.life.IsClosed() {
 			// The next rebuild of the page tries again.
 			a.storage.log.WarnContext(ctx, "no dedicated page for a heavy user", "error", err)
 		}
@@ -77,7 +67,7 @@ func (a *applier) move(ctx context.Context, hash uint64, dedicate bool) (ledger.
 	}
 	ctx, cancel := context.WithTimeout(ctx, pageTimeout)
 	defer cancel()
-	return a.poller.ledger.Move(ctx, hash, dedicate)
+	return a.ledger.Move(ctx, hash, dedicate)
 }
 
 // dedicate gives a user a dedicated page, and brings it to the store. Only then do readers look for
@@ -90,13 +80,13 @@ func (a *applier) dedicate(ctx context.Context, hash uint64) error {
 	}
 	shared, dedicated := receipt.Pages[:1], receipt.Pages[1:]
 	for _, p := range dedicated {
-		a.layout.name(hash, p.Page)
+		a.layout.Name(hash, p.Page)
 		if err := a.arrive(ctx, []ledger.PageChange{p}); err != nil {
 			return err
 		}
 	}
 	// Once the page that the user left is raised, its readers must know who left.
-	if err := a.poller.pollSince(ctx, a.life.elapsed()); err != nil {
+	if err := a.known.PollSince(ctx, a.life.Elapsed()); err != nil {
 		return err
 	}
 	return a.arrive(ctx, shared)
@@ -108,12 +98,12 @@ func (a *applier) dedicate(ctx context.Context, hash uint64) error {
 // Before it closes the dedicated page, release rebuilds that page, whose rows are gone, so that it
 // is empty and expires. If this process dies in between, no other process closes the page.
 func (a *applier) release(ctx context.Context, hash uint64) error {
-	place, err := a.poller.ledger.Place(ctx, hash)
+	place, err := a.ledger.Place(ctx, hash)
 	if err != nil {
 		return Unavailable("ledger", err)
 	}
 	if place.Page >= ledger.DedicatedPages {
-		a.layout.dedicate(hash, place.Page)
+		a.layout.Dedicate(hash, place.Page)
 		if err := a.rebuilder.remake(ctx, place.Page, place.Sequence, "user deleted"); err != nil {
 			return err
 		}
@@ -124,8 +114,8 @@ func (a *applier) release(ctx context.Context, hash uint64) error {
 	}
 	shared, dedicated := receipt.Pages[:1], receipt.Pages[1:]
 	for _, p := range dedicated {
-		a.layout.dedicate(hash, p.Page) // pageID needs the user's hash, and this process may not know the page
-		a.layout.release(p.Page)
+		a.layout.Dedicate(hash, p.Page) // pageID needs the user's hash, and this process may not know the page
+		a.layout.Release(p.Page)
 		if err := a.rebuilder.closePage(ctx, p.Page); err != nil {
 			return err
 		}
@@ -136,7 +126,7 @@ func (a *applier) release(ctx context.Context, hash uint64) error {
 // arrive brings pages to the sequences of a receipt.
 func (a *applier) arrive(ctx context.Context, pages []ledger.PageChange) error {
 	for _, p := range pages {
-		a.sequences.of(p.Page).known.raise(p.Sequence)
+		a.sequences.Of(p.Page).Known.Raise(p.Sequence)
 	}
 	for page, err := range a.applyAll(ctx, pages, nil) {
 		return fmt.Errorf("page %d: %w", page, err)

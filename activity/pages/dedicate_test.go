@@ -7,11 +7,13 @@ import (
 	"math/rand/v2"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/feedfilter/feedfilter/activity/ledger"
+	"github.com/feedfilter/feedfilter/activity/pages/known"
 	"github.com/feedfilter/feedfilter/favfilter"
 	"github.com/feedfilter/feedfilter/internal/faulttest"
 	"github.com/feedfilter/feedfilter/internal/ratetest"
@@ -173,7 +175,7 @@ func moveAround(t *testing.T, rigs []*rig, users []string, stop <-chan struct{})
 			// View asks.
 			err = g.applier.release(t.Context(), hash)
 		case 1:
-			id := g.layout.pageID(g.layout.pageOf(hash))
+			id := g.layout.PageID(g.layout.PageOf(hash))
 			_, err = g.store.Replace(t.Context(), favfilter.Replacement{ID: id, Seen: versionAt(t, g.store, id)})
 		default:
 			err = g.applier.dedicate(t.Context(), hash)
@@ -214,7 +216,7 @@ func TestHeavyUserDeleted(t *testing.T) {
 		if owners := g.allOwners(t); len(owners) != 0 {
 			t.Errorf("owners left: %v", owners)
 		}
-		st, err := g.store.Peek(t.Context(), []favfilter.PageID{g.layout.pageID(page)})
+		st, err := g.store.Peek(t.Context(), []favfilter.PageID{g.layout.PageID(page)})
 		must(t, err)
 		if !st[0].Missing && st[0].Header.Set != 0 {
 			t.Errorf("the dedicated page still has bits: %+v", st[0].Header)
@@ -232,7 +234,7 @@ func TestHeavyUserHalfDeleted(t *testing.T) {
 	g.settleMoves()
 	page := g.pageOf("bot")
 	died := false
-	g.poller.ledger = g.ledger.Around(after(func(context.Context) error {
+	g.useAround(after(func(context.Context) error {
 		if died {
 			return nil
 		}
@@ -244,11 +246,44 @@ func TestHeavyUserHalfDeleted(t *testing.T) {
 	}
 	_, _, err := g.DeleteUser(t.Context(), "bot")
 	must(t, err)
-	st, err := g.store.Peek(t.Context(), []favfilter.PageID{g.layout.pageID(page)})
+	st, err := g.store.Peek(t.Context(), []favfilter.PageID{g.layout.PageID(page)})
 	must(t, err)
 	if page < ledger.DedicatedPages || !st[0].Missing && st[0].Header.Set != 0 {
 		t.Errorf("page %d still has bits: %+v", page, st[0].Header)
 	}
+}
+
+// While a heavy user is deleted, nothing is removed from the dedicated page. It is rebuilt at the
+// end, and stale until then.
+func TestHeavyUserIsDeletedAtOnce(t *testing.T) {
+	store := &removals{Store: &favfilter.Memory{}}
+	g := crowded(t, store, 2)
+	g.recordMany(t, "bot", "hide", 3000, posts("b"))
+	g.settleMoves()
+	page := g.pageOf("bot")
+	store.of = g.layout.PageID(page)
+	_, _, err := g.DeleteUser(t.Context(), "bot")
+	must(t, err)
+	if n := store.removed.Load(); page < ledger.DedicatedPages || n != 0 {
+		t.Errorf("%d keys were removed from page %d", n, page)
+	}
+	g.want(t, "bot", "hide", "b1", false)
+}
+
+// removals counts the keys that are removed from a page.
+type removals struct {
+	favfilter.Store
+	of      favfilter.PageID
+	removed atomic.Int64
+}
+
+func (s *removals) Apply(ctx context.Context, batches []favfilter.Batch) []favfilter.Result {
+	for _, b := range batches {
+		if b.ID == s.of {
+			s.removed.Add(int64(len(b.Remove)))
+		}
+	}
+	return s.Store.Apply(ctx, batches)
 }
 
 // A user whom an import makes heavy moves, although the bulk made the page in memory.
@@ -284,7 +319,7 @@ func TestReleasedPagesAreForgotten(t *testing.T) {
 		p.settleMoves()
 		p.want(t, "bot", "hide", "b1", true)
 		hash := p.hashOf("bot")
-		page := p.layout.pageOf(hash)
+		page := p.layout.PageOf(hash)
 		if !p.rebuilder.large.has(page) || p.rebuilder.held.get(page).page == nil {
 			t.Fatalf("page %d is not a large dedicated page", page)
 		}
@@ -292,14 +327,13 @@ func TestReleasedPagesAreForgotten(t *testing.T) {
 		must(t, err)
 		p.record(t, true, add("bot", "hide", "later"))
 		time.Sleep(2*largeTimeout + time.Minute)
-		kept := 0
-		p.sequences.dedicated.Range(func(any, any) bool { kept++; return true })
-		if kept+len(p.layout.users)+len(p.layout.released) > 0 || p.rebuilder.large.has(page) || p.rebuilder.held.get(page).page != nil {
-			t.Errorf("%d sequences, users %v, released %v are kept", kept, p.layout.users, p.layout.released)
+		kept := p.sequences.ForgetReleased(func(uint32) bool { return false })
+		if len(kept) > 0 || p.layout.Knows(page) || p.rebuilder.large.has(page) || p.rebuilder.held.get(page).page != nil {
+			t.Errorf("of page %d something is kept, and sequences of %d", page, kept)
 		}
-		late := []reading{{at: position{user: hash, page: page, known: true}, pending: true}}
+		late := []reading{{at: known.Position{User: hash, Page: page, Known: true}, pending: true}}
 		_, _ = p.reader.loadAll(t.Context(), late, nil)
-		must(t, p.reader.finish(t.Context(), &late[0], p.life.elapsed()))
+		must(t, p.reader.finish(t.Context(), &late[0], p.life.Elapsed()))
 		v := view{Answer: Answer{Page: late[0].page}, of: p.Pages, user: "bot"}
 		if !v.has("hide", "later") || v.has("hide", "b1") {
 			t.Error("a late reader does not find the user")

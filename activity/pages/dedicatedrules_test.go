@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/feedfilter/feedfilter/activity/ledger"
+	"github.com/feedfilter/feedfilter/activity/pages/known"
 )
 
 // The rules of dedicated pages, one test each: see layoutrules_test.go.
@@ -27,8 +28,8 @@ func (p *member) usersOn(t *testing.T, page uint32, n int) (users []string) {
 func (p *member) move(t *testing.T, user string) (page uint32) {
 	t.Helper()
 	must(t, p.applier.dedicate(t.Context(), p.hashOf(user)))
-	page, ok := p.layout.owned(p.hashOf(user))
-	if !ok || page < ledger.DedicatedPages {
+	page = p.layout.PageOf(p.hashOf(user))
+	if page < ledger.DedicatedPages {
 		t.Fatalf("%s is on page %d", user, page)
 	}
 	return page
@@ -71,9 +72,13 @@ func TestDedicatedRuleLeft(t *testing.T) {
 		},
 		"own question for a user's page": func(t *testing.T, b *member, _, stays string) {
 			t.Helper()
-			if err := b.poller.askPlaces(t.Context(), []*position{{user: b.hashOf(stays)}}); err != nil {
-				t.Error("the ledger does not say where a user is")
+			b.way.cut(false) // so that it asks
+			at := known.Position{User: b.hashOf(stays)}
+			b.known.KeepUp(t.Context(), b.life.Elapsed(), &at)
+			if !at.Known || at.Err != nil {
+				t.Errorf("the ledger does not say where a user is: %v", at.Err)
 			}
+			b.way.mend()
 		},
 	} {
 		for how, deafen := range deafness() {
@@ -211,7 +216,7 @@ func TestDedicatedRuleOwnAlways(t *testing.T) {
 				p.want(t, user, "hide", "before", true)
 			}
 			cut.way.cut(true)
-			back := setBack(t, w.store, a.layout.pageID(0))
+			back := setBack(t, w.store, a.layout.PageID(0))
 			page := a.move(t, user)
 			if repeat {
 				a.record(t, true, add(user, "hide", "p"))
@@ -245,7 +250,7 @@ func TestDedicatedRuleCutOff(t *testing.T) {
 			}
 			b.wantOn(t, 1, other, "before")
 			b.way.mend()
-			<-b.poller.poll().done
+			_ = b.known.PollSince(t.Context(), b.life.Elapsed())
 			b.wantOn(t, page, users[0], "p")
 			b.wantOn(t, 0, users[1], "p")
 		})
@@ -345,36 +350,10 @@ func moveInPhase(t *testing.T, w *world, leaving, release bool, deafen func(p *m
 	w.leave(t)
 	cut.wantUnavailable(t, "the layout has left", mate)
 	cut.way.mend()
-	<-cut.poller.poll().done
+	_ = cut.known.PollSince(t.Context(), cut.life.Elapsed())
 	for _, p := range []*member{b, silent, cut, w.open(t, Config{})} {
 		p.want(t, mate, "hide", "q", true)
 		p.want(t, user, "hide", "p", true)
 		p.want(t, quiet, "hide", "before", true)
 	}
-}
-
-// A poll first applies which users have dedicated pages, then the sequences with which users left
-// shared pages. Only after both does it count as done. In any other order, a reader in between
-// would trust the shared page.
-func TestDedicatedRuleOrder(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		a, b := w.open(t, Config{}), w.open(t, Config{})
-		user := a.usersOn(t, 0, 1)[0]
-		page := a.move(t, user)
-		time.Sleep(time.Second)
-		before := b.poller.follow.start.Load()
-		poll, free := b.pollBlocked()
-		if left := b.sequences.of(0).left.Load(); left != 0 {
-			t.Errorf("the sequence %d of the last leave is applied before the moves", left)
-		}
-		if b.poller.follow.start.Load() != before {
-			t.Error("the poll counts as done before all of it is applied")
-		}
-		free()
-		<-poll.done
-		if left := b.sequences.of(0).left.Load(); left == 0 {
-			t.Error("the poll does not tell that a user left the page")
-		}
-		b.wantOn(t, page, user, "before")
-	})
 }

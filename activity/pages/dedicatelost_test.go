@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/feedfilter/feedfilter/activity/ledger"
+	"github.com/feedfilter/feedfilter/activity/pages/known"
 	"github.com/feedfilter/feedfilter/favfilter"
 	"github.com/feedfilter/feedfilter/internal/faulttest"
 )
@@ -25,7 +26,7 @@ func TestHeldPageSetBack(t *testing.T) {
 			"a list's": func() *view { return g.readLists(t, []string{"bot"})[0] },
 		} {
 			read()
-			back := setBack(t, g.store, g.layout.pageID(page))
+			back := setBack(t, g.store, g.layout.PageID(page))
 			g.record(t, true, add("bot", "hide", how))
 			back()
 			if v := read(); !v.has("hide", how) || !v.has("hide", "b1") || v.has("hide", "never") {
@@ -46,7 +47,7 @@ func TestSharedPageSetBackToBeforeMove(t *testing.T) {
 	back := setBack(t, a.store, favfilter.PageID{})
 	must(t, a.applier.release(t.Context(), hash))
 	back()
-	must(t, b.poller.pollOnce(t.Context(), b.poller.newPoll()))
+	must(t, b.known.PollSince(t.Context(), b.life.Elapsed()))
 	b.want(t, "bot", "hide", "b1", true)
 }
 
@@ -76,28 +77,20 @@ func TestLedgerFailsAfterMove(t *testing.T) {
 	})
 }
 
-// A process that learns late of a dedicated page, which the user has lost again, does not look for
-// the user there.
-func TestMoveLearnedAfterRelease(t *testing.T) {
-	l := newLayout(1)
-	const user, page = 7, ledger.DedicatedPages
-	l.name(user, page)
-	l.release(page)
-	l.dedicate(user, page)
-	if got := l.pageOf(user); got != 0 {
-		t.Errorf("the user is on page %d, want 0", got)
-	}
-}
-
 // One question to the ledger took too long, and meanwhile a user got a dedicated page. A feed of
 // the page that the user left asks the ledger again, rather than fail.
 func TestMoveAfterAFailedQuestion(t *testing.T) {
 	a := crowded(t, &favfilter.Memory{}, 1)
-	b := newProcess(t, a.ledger, a.store)
+	cut := &slowLedger{}
+	b := newProcess(t, a.ledger.Around(cut.around), a.store)
 	a.recordMany(t, "bot", "hide", 10, posts("b"))
 	a.record(t, true, add("mate", "hide", "m1"))
-	must(t, b.poller.pollOnce(t.Context(), b.poller.newPoll()))
-	b.poller.setAccess(unreachable)
+	must(t, b.known.PollSince(t.Context(), b.life.Elapsed()))
+	a.record(t, true, add("mate", "hide", "m2"))
+	cut.unreadable.Store(true)
+	b.want(t, "mate", "hide", "m2", true) // the page is newer than the last poll
+	b.wantAccess(t, known.Unreachable)
+	cut.unreadable.Store(false)
 	must(t, a.applier.dedicate(t.Context(), a.hashOf("bot")))
 	b.want(t, "mate", "hide", "m1", true)
 	b.want(t, "bot", "hide", "b1", true)
@@ -107,12 +100,17 @@ func TestMoveAfterAFailedQuestion(t *testing.T) {
 // knows who left, so that feeds of the others on that page need no ledger.
 func TestLedgerFailsAfterPageIsRaised(t *testing.T) {
 	a := crowded(t, &favfilter.Memory{}, 1)
-	b := newProcess(t, a.ledger, a.store)
+	cut := &slowLedger{}
+	b := newProcess(t, a.ledger.Around(cut.around), a.store)
 	b.recordMany(t, "bot", "hide", 10, posts("b"))
 	b.record(t, true, add("mate", "hide", "m1"))
 	must(t, b.applier.dedicate(t.Context(), b.hashOf("bot")))
-	b.poller.setAccess(unreachable)
-	b.poller.follow.silent.Store(true)
+	cut.fails.Store(true)
+	cut.unreadable.Store(true)
+	if err := b.known.PollSince(t.Context(), b.life.Elapsed()); dependency(err) != "ledger" {
+		t.Fatalf("a poll of a ledger that fails: %v", err)
+	}
+	b.wantAccess(t, known.Unreachable)
 	b.want(t, "mate", "hide", "m1", true)
 	b.want(t, "bot", "hide", "b1", true)
 }

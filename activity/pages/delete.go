@@ -23,7 +23,7 @@ const deleteBatch = 1000
 func (p *Pages) DeleteUser(ctx context.Context, user string) (deleted int, left []string, err error) {
 	hash := UserHash(p.storage.identity.Seed, user)
 	touched, followed := make(map[uint32]bool), make(map[string]bool)
-	for _, read := range []rowReader{{p.poller.ledger.Owned, true}, {p.poller.ledger.Naming, false}} {
+	for _, read := range []rowReader{{p.ledger.Owned, true}, {p.ledger.Naming, false}} {
 		n, err := p.deleteRows(ctx, hash, user, read, touched, followed)
 		if deleted += n; err != nil {
 			return deleted, nil, decided(deleted, err)
@@ -37,9 +37,9 @@ func (p *Pages) DeleteUser(ctx context.Context, user string) (deleted int, left 
 // has.
 func (p *Pages) deleteBits(ctx context.Context, hash uint64, touched map[uint32]bool) error {
 	for page := range touched {
-		mark := p.sequences.of(page)
+		mark := p.sequences.Of(page)
 		// The rebuild after an earlier transaction failed.
-		if want := mark.required.Load(); mark.stored.Load() < want {
+		if want := mark.Required.Load(); mark.Stored.Load() < want {
 			if err := p.applier.ensure(ctx, page, want); err != nil {
 				return err
 			}
@@ -49,7 +49,7 @@ func (p *Pages) deleteBits(ctx context.Context, hash uint64, touched map[uint32]
 	if err := p.applier.release(ctx, hash); err != nil {
 		return err
 	}
-	place, err := p.poller.ledger.Place(ctx, hash) // this process may not have heard of a new layout
+	place, err := p.ledger.Place(ctx, hash) // this process may not have heard of a new layout
 	if err != nil {
 		return Unavailable("ledger", err)
 	}
@@ -60,7 +60,7 @@ func (p *Pages) deleteBits(ctx context.Context, hash uint64, touched map[uint32]
 // [*UnavailableError], because ErrOverloaded says that nothing was changed.
 func decided(deleted int, err error) error {
 	if deleted > 0 && errors.Is(err, ErrOverloaded) {
-		return Unavailable("ledger", err)
+		return &UnavailableError{Dependency: "ledger", Err: err}
 	}
 	return err
 }
@@ -99,15 +99,17 @@ func (p *Pages) deleteRows(
 		if len(found) == 0 {
 			continue
 		}
-		w := &write{ctx: ctx, done: make(chan struct{}), changes: make([]ledger.Change, len(found)), deletes: true, hash: hash}
+		changes := make([]ledger.Change, len(found))
 		for i, row := range found {
-			w.changes[i] = p.removal(row, kinds[row.Kind])
+			changes[i] = p.removal(row, kinds[row.Kind])
 		}
+		w := newWrite(ctx, changes)
+		w.deletes, w.hash = true, hash
 		if err := p.committer.write(ctx, w); err != nil {
 			return deleted, err
 		}
 		p.committer.pagesOf(w, w.receipt, func(page uint32) {
-			if !p.layout.owns(hash, page) {
+			if !p.layout.Owns(hash, page) {
 				touched[page] = true
 			}
 		})

@@ -130,7 +130,7 @@ func (g *rig) wantGone(t *testing.T, l *ledger.Ledger, user string) {
 		}
 		want, err := g.image(t.Context(), page, rows, s)
 		must(t, err)
-		loaded, _, err := g.store.Load(t.Context(), []favfilter.PageID{g.layout.pageID(page)})
+		loaded, _, err := g.store.Load(t.Context(), []favfilter.PageID{g.layout.PageID(page)})
 		must(t, err)
 		switch got := loaded[0].Page; {
 		case got == nil && s.Sequence == 0: // no user was ever on this page
@@ -278,7 +278,7 @@ func deleteUserFaults(t *testing.T, l *ledger.Ledger, s favfilter.Store) {
 				must(t, err)
 				// If the answer to a transaction was lost, its pages are behind. Every Recorder
 				// finds that out by polls.
-				<-g.poller.poll().done
+				_ = g.known.PollSince(t.Context(), g.life.Elapsed())
 				g.workDue()
 			}
 			g.wantGone(t, l, leaver)

@@ -6,6 +6,13 @@
 // every page, from its own writes and by polling the ledger. It rebuilds a page from the ledger if
 // the page is missing, stale, damaged, overfull or jammed. There is no other kind of repair.
 //
+// # Types
+//
+// [Pages] records, reads and deletes. Four types are for those who need more: [Bulk] imports,
+// [Scrubber] compares pages with the ledger, [Grower] changes their number, and [Inspector] shows
+// what is in them. [Alone] has pages without a ledger. The rows are those of package ledger. What
+// the kind of a row means for a feed is unknown here.
+//
 // # Changes of the layout
 //
 // While one layout replaces another, a process that has not polled since the switch may still look
@@ -22,8 +29,6 @@
 // process the Left of a page. A reader that finds another value in a page polls, and learns where
 // the user is. A write of such a user waits until the shared page is at its Left or beyond. So no
 // reader takes an older page for the user's.
-//
-// [Alone] has pages without a ledger.
 //
 // Applications use package activity, which knows the kinds of activities and what they mean.
 package pages

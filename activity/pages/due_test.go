@@ -30,7 +30,7 @@ func TestTidy(t *testing.T) {
 		if n := p.Stats().Rebuilds["residue"]; n == 0 || n > 100 {
 			t.Errorf("%d pages tidied", n)
 		}
-		p.poller.due.add(0, reasonResidue, 0) // schedule the page for the removals since the last rebuild
+		p.due.add(0, reasonResidue, 0) // schedule the page for the removals since the last rebuild
 		time.Sleep(time.Second)
 		rows, s, err := l.Keys(t.Context(), 0)
 		must(t, err)
@@ -49,12 +49,19 @@ func TestDueQueue(t *testing.T) {
 	q := newDueQueue()
 	for _, page := range []uint32{3, 1, 3, 3, 2, 1} {
 		q.add(page, reasonResidue, 10)
-		q.add(page, reasonChanged, 20)
+		q.expect(PageAt{page, 7 + uint64(page)}, 20)
+		q.expect(PageAt{page, 99}, 15) // the first time counts
 	}
 	take := func(now int64, reason string, want ...uint32) {
 		t.Helper()
-		if pages, got := q.take(now); got != reason || !slices.Equal(pages, want) {
-			t.Errorf("at %d: pages %d, %q, want %d, %q", now, pages, got, want, reason)
+		all := make([]PageAt, len(want))
+		for i, page := range want {
+			if all[i].Page = page; reason == reasonChanged {
+				all[i].Sequence = 7 + uint64(page)
+			}
+		}
+		if pages, got := q.take(now); got != reason || !slices.Equal(pages, all) {
+			t.Errorf("at %d: pages %d, %q, want %d, %q", now, pages, got, all, reason)
 		}
 	}
 	take(9, "")
@@ -85,7 +92,7 @@ func TestTidyAgain(t *testing.T) {
 		p.record(t, true, add("1", "hide", "p"))
 		build := p.header(t, 0).Build
 		cut.unreadable.Store(true)
-		p.poller.due.add(0, reasonResidue, 0)
+		p.due.add(0, reasonResidue, 0)
 		time.Sleep(10 * time.Second)
 		cut.unreadable.Store(false)
 		time.Sleep(longestPause + 2*retryPause)

@@ -21,7 +21,7 @@ func (cm *committer) endLoop() {
 	for wait := endInterval; ; {
 		select {
 		case <-time.After(wait):
-		case <-cm.life.open.Done():
+		case <-cm.life.Open.Done():
 			return
 		}
 		more := cm.removeEnded()
@@ -33,18 +33,18 @@ func (cm *committer) endLoop() {
 
 // removeEnded removes some ended activities, and reports whether there may be more.
 func (cm *committer) removeEnded() (more bool) {
-	ctx, cancel := context.WithTimeout(cm.life.base, commitTimeout)
+	ctx, cancel := context.WithTimeout(cm.life.Base, commitTimeout)
 	defer cancel()
-	rows, err := cm.poller.ledger.Ended(ctx, cm.storage.now(), maxEnded)
+	rows, err := cm.ledger.Ended(ctx, cm.storage.now(), maxEnded)
 	if err != nil || len(rows) == 0 {
 		return false // the poll reports a ledger that is down
 	}
-	w := &write{ctx: ctx, done: make(chan struct{}), changes: make([]ledger.Change, len(rows))}
+	changes := make([]ledger.Change, len(rows))
 	for i, row := range rows {
-		w.changes[i] = ledger.Change{Rows: []ledger.Row{row}, Remove: true, Ended: true}
+		changes[i] = ledger.Change{Rows: []ledger.Row{row}, Remove: true, Ended: true}
 	}
-	if err := cm.write(ctx, w); err != nil {
-		if !cm.life.isClosed() {
+	if err := cm.write(ctx, newWrite(ctx, changes)); err != nil {
+		if !cm.life.IsClosed() {
 			cm.storage.log.WarnContext(ctx, "activities that have ended could not be removed", "error", err)
 		}
 		return false

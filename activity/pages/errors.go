@@ -2,7 +2,9 @@ package pages
 
 import (
 	"errors"
-	"fmt"
+
+	"github.com/feedfilter/feedfilter/activity/pages/known"
+	"github.com/feedfilter/feedfilter/internal/lifecycle"
 )
 
 // Codes of an [InvalidError] of this package.
@@ -28,26 +30,11 @@ func (e *InvalidError) Error() string {
 
 // UnavailableError reports that a dependency of the call is down or too slow. After it, a write may
 // or may not have taken effect. Repeat the write; repeating is safe.
-type UnavailableError struct {
-	Dependency string // "ledger" or "pages"
-	Err        error
-}
-
-func (e *UnavailableError) Error() string {
-	return fmt.Sprintf("%s unavailable: %v", e.Dependency, e.Err)
-}
-
-// Unwrap returns the cause.
-func (e *UnavailableError) Unwrap() error { return e.Err }
+type UnavailableError = known.UnavailableError
 
 // Unavailable returns err as an [*UnavailableError] of the dependency. It returns err itself if
-// that is nil, or wraps one already.
-func Unavailable(dependency string, err error) error {
-	if _, already := errors.AsType[*UnavailableError](err); err == nil || already {
-		return err
-	}
-	return &UnavailableError{Dependency: dependency, Err: err}
-}
+// that is nil, wraps one already, or wraps [ErrOverloaded], which says more.
+func Unavailable(dependency string, err error) error { return known.Unavailable(dependency, err) }
 
 // ledgerDown reports whether err says that the ledger is unavailable.
 func ledgerDown(err error) bool {
@@ -56,10 +43,10 @@ func ledgerDown(err error) bool {
 }
 
 // ErrClosed is the error of calls after Close.
-var ErrClosed = errors.New("recorder is closed")
+var ErrClosed = lifecycle.ErrClosed
 
 // ErrOverloaded reports that too many calls are waiting. Nothing was changed; retry a little later.
-var ErrOverloaded = errors.New("recorder is overloaded")
+var ErrOverloaded = known.ErrOverloaded
 
 // ErrNoPage reports that there is no page of that number.
 var ErrNoPage = errors.New("there is no such page")

@@ -4,8 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
-	"github.com/feedfilter/feedfilter/activity/ledger"
+	"github.com/feedfilter/feedfilter/activity/pages/known"
 	"github.com/feedfilter/feedfilter/favfilter"
 )
 
@@ -64,57 +65,60 @@ func statusOf(l favfilter.Loaded) favfilter.Status {
 
 // fault returns why a page in the state st must not be used by a reader that requires at least the
 // sequence want. "" means that the page may be used. An error means that the ledger, which can be
-// reached, does not tell whether the page is ahead of it: see ask.
-func (pl *poller) fault(ctx context.Context, number uint32, want uint64, st favfilter.Status) (string, error) {
+// reached, does not tell whether the page is ahead of it.
+func (c core) fault(ctx context.Context, number uint32, want uint64, st favfilter.Status) (string, error) {
 	h := st.Header
 	switch {
 	case st.Damage != nil:
 		reason := damageReason(st.Damage)
 		if reason == PageDamaged {
-			pl.storage.log.WarnContext(ctx, "page is damaged", "page", number, "error", st.Damage)
+			c.storage.log.WarnContext(ctx, "page is damaged", "page", number, "error", st.Damage)
 		}
 		return reason, nil
 	case st.Missing:
 		return PageMissing, nil
-	case h.Identity != pl.storage.identity || h.Number != pl.layout.slot(number):
+	case h.Identity != c.storage.identity || h.Number != c.layout.Slot(number):
 		return PageForeign, nil
 	case isClosed(h):
 		return reasonClosed, nil
 	case h.Sequence < want:
 		return PageBehind, nil
 	}
-	ahead, err := pl.ahead(ctx, number, h.Sequence)
+	ahead, err := c.known.Ahead(ctx, number, h.Sequence)
 	if ahead {
 		return PageAhead, nil
 	}
 	return "", err
 }
 
-// above reports whether the sequence is above what the ledger is known to have. fault then asks the
-// ledger.
-func (pl *poller) above(number uint32, sequence uint64) bool {
-	return sequence > pl.sequences.of(number).known.Load()
+// holds reports whether the page with the header has the keys of the position's user.
+func holds(at known.Position, h favfilter.Header) bool {
+	return !isClosed(h) && uint64(h.Left) == at.Left&favfilter.LeftMask
 }
 
-// ahead reports whether the page has a sequence that the ledger never had, as after a restore
-// of the ledger from a backup. If the ledger cannot be reached, the page counts as valid.
-func (pl *poller) ahead(ctx context.Context, number uint32, sequence uint64) (bool, error) {
-	if !pl.above(number, sequence) {
-		return false, nil
+const (
+	// closedSequence is the sequence of a closed page. It is above all that the ledger assigns, so
+	// no older page replaces a closed one, and no change is applied to it.
+	closedSequence = favfilter.MaxSequence - 1
+	// closedExpiry is how long a closed page is kept, for a process that cannot reach the ledger and
+	// would otherwise answer from an older page.
+	closedExpiry = 24 * time.Hour
+)
+
+// isClosed reports whether the page is closed, and so has no users.
+func isClosed(h favfilter.Header) bool { return h.Sequence == closedSequence }
+
+// movedFrom is the error of a read that cannot learn where a user is who may have left the page.
+func movedFrom(page uint32) error {
+	return Unavailable("ledger", fmt.Errorf("somebody left page %d, or it was replaced: the user may be on another page", page))
+}
+
+// lacking returns how many of the keys the page does not report: all of them if there is no page.
+func lacking(page *favfilter.Page, keys []favfilter.Hash) (n int) {
+	for _, key := range keys {
+		if page == nil || !page.Contains(key) {
+			n++
+		}
 	}
-	if access(pl.follow.access.Load()) == unreachable {
-		return false, nil // feeds do not wait for it
-	}
-	known, err := ask(ctx, pl, func(ctx context.Context) (uint64, error) { return pl.ledger.Sequence(ctx, number) })
-	switch {
-	case errors.Is(err, errUnreachable):
-		return false, nil
-	case errors.Is(err, ledger.ErrGone):
-		// Later writes close the page of a layout that is gone, so an open one has all writes.
-		return false, nil
-	case err != nil:
-		return false, fmt.Errorf("ask for the sequence of page %d: %w", number, err)
-	}
-	pl.sequences.of(number).learn(known)
-	return sequence > known, nil
+	return n
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/feedfilter/feedfilter/activity/ledger"
+	"github.com/feedfilter/feedfilter/activity/pages/known"
 )
 
 // releaseTimeout is how long a write of a kind that seems to be followed waits for a poll, which
@@ -20,17 +21,17 @@ const releaseTimeout = 500 * time.Millisecond
 // long, the write goes on. So does a write of a kind that is followed since the last poll: the
 // ledger itself checks every change.
 func (cm *committer) checkFollowed(ctx context.Context, w *write) error {
-	if w.source != nil || cm.followedBy(w) == nil {
+	if cm.followedBy(w) == nil {
 		return nil
 	}
-	began := cm.life.elapsed()
+	began := cm.life.Elapsed()
 	limited, cancel := context.WithTimeout(ctx, releaseTimeout)
 	defer cancel()
 	select { // all that begin in this time share a poll
-	case <-time.After(reachEvery):
+	case <-time.After(known.ReachPause):
 	case <-limited.Done():
 	}
-	if cm.poller.pollSince(limited, began) != nil {
+	if cm.known.PollSince(limited, began) != nil {
 		return nil // the ledger decides
 	}
 	if followed := cm.followedBy(w); followed != nil {
@@ -42,11 +43,7 @@ func (cm *committer) checkFollowed(ctx context.Context, w *write) error {
 // followedBy returns the error of the ledger for w, if a source alone wrote a kind of w at the last
 // poll.
 func (cm *committer) followedBy(w *write) *ledger.FollowedError {
-	known := cm.poller.follow.sources.Load()
-	if known == nil {
-		return nil
-	}
-	for _, source := range *known {
+	for _, source := range cm.known.Sources() {
 		for _, kind := range source.Kinds {
 			if w.writes(kind) {
 				return &ledger.FollowedError{Source: source.Name, Kind: kind}
@@ -56,18 +53,11 @@ func (cm *committer) followedBy(w *write) *ledger.FollowedError {
 	return nil
 }
 
-// writes reports whether w has changes of the kind that the ledger refuses if the kind is followed.
-func (w *write) writes(kind string) bool {
-	return slices.ContainsFunc(w.changes, func(c ledger.Change) bool {
-		return !c.Ended && len(c.Rows) > 0 && c.Rows[0].Kind == kind
-	})
-}
-
 // refuse finishes those of the writes that are of the followed kind, for which the ledger has
 // refused the whole group. It returns the others, fewer than before. They are one group again, so
 // that a write that is refused costs its neighbours one transaction.
 func (cm *committer) refuse(writes []*write, followed *ledger.FollowedError) (others []*write) {
-	cm.poller.poll() // so that the next ones are refused before they are queued
+	cm.known.Poll() // so that the next ones are refused before they are queued
 	refused := func(w *write) bool { return w.writes(followed.Kind) }
 	if !slices.ContainsFunc(writes, refused) {
 		refused = func(*write) bool { return true } // or the group would never end

@@ -40,7 +40,7 @@ func (g *followRig) follow(t *testing.T) {
 
 func (g *followRig) poll(t *testing.T) {
 	t.Helper()
-	must(t, g.poller.pollSince(t.Context(), g.life.elapsed()))
+	must(t, g.known.PollSince(t.Context(), g.life.Elapsed()))
 }
 
 func isFollowed(err error) bool {
@@ -100,7 +100,7 @@ func TestFollowedInAGroup(t *testing.T) {
 		if refused(i) {
 			a = []act{add("1", "block", "2"), undo("1", "block", "3")}[i%2]
 		}
-		group[i] = &write{ctx: t.Context(), done: make(chan struct{}), changes: changesOf(g.Pages, []act{a})}
+		group[i] = newWrite(t.Context(), changesOf(g.Pages, []act{a}))
 	}
 	before := g.records.Load()
 	g.committer.commit(group)

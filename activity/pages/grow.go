@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/feedfilter/feedfilter/activity/ledger"
+	"github.com/feedfilter/feedfilter/internal/lifecycle"
 )
 
 const (
@@ -95,7 +96,7 @@ func (gr *Grower) mayGrow(ctx context.Context, pages uint32, force bool) (now le
 	if pages == 0 || pages&(pages-1) != 0 || pages > MaxPages {
 		return now, invalidPages("%d is not a power of two from 1 to %d", pages, MaxPages)
 	}
-	if now, err = gr.poller.ledger.Layouts(ctx); err != nil {
+	if now, err = gr.ledger.Layouts(ctx); err != nil {
 		return now, Unavailable("ledger", err)
 	}
 	if least := max(now.Current, now.Building); pages < least {
@@ -129,17 +130,17 @@ func (gr *Grower) sharedKeys(ctx context.Context) (uint64, error) {
 	if s := gr.storage.stats.survey.Load(); s.Whole {
 		return s.load.keys, nil
 	}
-	pages := gr.layout.pages()
-	number := min(pages.shared, sampledPages)
+	pages := gr.layout.Pages()
+	number := min(pages.Shared, sampledPages)
 	keys := uint64(0)
 	for i := range number {
-		rows, _, err := gr.poller.ledger.Keys(ctx, pages.number(i*pages.shared/number))
+		rows, _, err := gr.ledger.Keys(ctx, pages.Number(i*pages.Shared/number))
 		if err != nil {
 			return 0, Unavailable("ledger", err)
 		}
 		keys += uint64(len(rows))
 	}
-	return keys * uint64(pages.shared) / uint64(max(1, number)), nil
+	return keys * uint64(pages.Shared) / uint64(max(1, number)), nil
 }
 
 // growTo takes one step after another until there are that many pages. It also completes what other
@@ -150,11 +151,11 @@ func (gr *Grower) growTo(ctx context.Context, pages uint32) error {
 		defer func() { <-gr.slot }()
 	case <-ctx.Done():
 		return ctx.Err()
-	case <-gr.life.open.Done():
+	case <-gr.life.Open.Done():
 		return ErrClosed
 	}
 	for {
-		now, err := gr.poller.ledger.Layouts(ctx)
+		now, err := gr.ledger.Layouts(ctx)
 		switch {
 		case err != nil:
 		case now.Building > 0:
@@ -165,7 +166,7 @@ func (gr *Grower) growTo(ctx context.Context, pages uint32) error {
 			return nil
 		default:
 			gr.storage.log.InfoContext(ctx, "growing", "pages", now.Current, "to", pages)
-			if err = gr.poller.ledger.BeginLayout(ctx, pages); errors.Is(err, ledger.ErrLayoutBusy) {
+			if err = gr.ledger.BeginLayout(ctx, pages); errors.Is(err, ledger.ErrLayoutBusy) {
 				err = nil // another process was first
 			}
 		}
@@ -180,26 +181,26 @@ func (gr *Grower) growTo(ctx context.Context, pages uint32) error {
 // are still stale by their sequence.
 func (gr *Grower) build(ctx context.Context, now ledger.Layouts) error {
 	// The process that began the layout may have died before it set the sequences.
-	if err := gr.poller.ledger.BeginLayout(ctx, now.Building); err != nil {
+	if err := gr.ledger.BeginLayout(ctx, now.Building); err != nil {
 		return err
 	}
 	gr.built.Store(0)
 	for range 2 {
-		if err := gr.poller.pollSince(ctx, gr.life.elapsed()); err != nil { // learns the sequences of the layout's pages
+		if err := gr.known.PollSince(ctx, gr.life.Elapsed()); err != nil { // learns the sequences of the layout's pages
 			return err
 		}
 		if err := gr.buildPages(ctx, now.Building); err != nil {
 			return err
 		}
 	}
-	return gr.poller.ledger.SwitchLayout(ctx, now.Building)
+	return gr.ledger.SwitchLayout(ctx, now.Building)
 }
 
 // buildPages rebuilds the pages of a layout that differ from the ledger.
 func (gr *Grower) buildPages(ctx context.Context, pages uint32) error {
 	built := 0
 	for some := range gr.chunks(pages) {
-		if err := gr.life.going(ctx); err != nil {
+		if err := gr.life.Going(ctx); err != nil {
 			return err
 		}
 		if err := gr.buildSome(some); err != nil { //nolint:contextcheck // pages are rebuilt even if the caller goes
@@ -215,9 +216,9 @@ func (gr *Grower) buildPages(ctx context.Context, pages uint32) error {
 // chunks yields the pages of a layout, scrubChunk at a time.
 func (gr *Grower) chunks(pages uint32) iter.Seq[[]uint32] {
 	return func(yield func(some []uint32) bool) {
-		all := &pageSet{first: gr.layout.id.PageIn(pages, 0), shared: int(pages)}
-		for n := 0; n < all.shared; n += scrubChunk {
-			if !yield(all.chunk(n)) {
+		all := gr.layout.PagesOf(pages)
+		for n := 0; n < all.Shared; n += scrubChunk {
+			if !yield(all.Chunk(n, scrubChunk)) {
 				return
 			}
 		}
@@ -226,7 +227,7 @@ func (gr *Grower) chunks(pages uint32) iter.Seq[[]uint32] {
 
 // buildSome rebuilds those of the pages that differ from the ledger.
 func (gr *Grower) buildSome(pages []uint32) error {
-	found, statuses, err := gr.scrubber.peek(pages)
+	found, statuses, err := gr.scrubber.peek(gr.scrubber.required(pages))
 	if err != nil {
 		return err
 	}
@@ -247,12 +248,12 @@ func (gr *Grower) buildSome(pages []uint32) error {
 // leaveLayout closes all pages of a layout. Once every process has polled since the switch, it
 // makes the ledger forget the layout.
 func (gr *Grower) leaveLayout(ctx context.Context, pages uint32) error {
-	seen := gr.life.elapsed() // the switch was earlier
-	if err := gr.poller.pollSince(ctx, seen); err != nil {
+	seen := gr.life.Elapsed() // the switch was earlier
+	if err := gr.known.PollSince(ctx, seen); err != nil {
 		return err
 	}
 	for some := range gr.chunks(pages) {
-		if err := gr.life.going(ctx); err != nil {
+		if err := gr.life.Going(ctx); err != nil {
 			return err
 		}
 		for _, err := range gr.applier.closePages(ctx, some) {
@@ -260,12 +261,12 @@ func (gr *Grower) leaveLayout(ctx context.Context, pages uint32) error {
 		}
 	}
 	// Without a bound, every View asks the ledger.
-	if wait := time.Duration(seen+int64(gr.poller.follow.bound)-gr.life.elapsed()) + elapsedAhead; wait > 0 && gr.poller.follow.bound > 0 {
-		if err := gr.life.rest(ctx, wait); err != nil {
+	if wait := time.Duration(seen+int64(gr.known.Bound())-gr.life.Elapsed()) + lifecycle.MaxAhead; wait > 0 && gr.known.Bound() > 0 {
+		if err := gr.life.Rest(ctx, wait); err != nil {
 			return err
 		}
 	}
-	return gr.poller.ledger.LeaveLayout(ctx, pages)
+	return gr.ledger.LeaveLayout(ctx, pages)
 }
 
 // growInBackground starts a growth, or raises the target of the running one.
@@ -273,14 +274,14 @@ func (gr *Grower) growInBackground(pages uint32) (started bool, err error) {
 	gr.mu.Lock()
 	defer gr.mu.Unlock()
 	switch {
-	case gr.life.isClosed():
+	case gr.life.IsClosed():
 		return false, ErrClosed
 	case gr.target >= pages:
 		return false, nil
 	case gr.target > 0:
 		gr.target = pages
 		return true, nil
-	case !gr.life.background(gr.growOn):
+	case !gr.life.Background(gr.growOn):
 		return false, ErrClosed
 	}
 	gr.target, gr.err = pages, nil
@@ -289,11 +290,11 @@ func (gr *Grower) growInBackground(pages uint32) (started bool, err error) {
 
 // growOn grows until there are as many pages as requested, or the Pages are closed.
 func (gr *Grower) growOn() {
-	ctx, start := gr.life.open, time.Now()
+	ctx, start := gr.life.Open, time.Now()
 	for {
 		target, _ := gr.state()
 		err := gr.growTo(ctx, target)
-		if gr.life.isClosed() {
+		if gr.life.IsClosed() {
 			return
 		}
 		if gr.grown(target, err) {
@@ -302,7 +303,7 @@ func (gr *Grower) growOn() {
 		}
 		if err != nil {
 			gr.storage.log.WarnContext(ctx, "growing stalled, retrying", "pages", target, "error", err)
-			_ = gr.life.rest(ctx, growPause) // its error means closed, which the loop finds itself
+			_ = gr.life.Rest(ctx, growPause) // its error means closed, which the loop finds itself
 		}
 	}
 }
@@ -320,20 +321,20 @@ func (gr *Grower) grown(target uint32, err error) bool {
 
 // growOnOpen completes a change of the number of pages that some process began.
 func (gr *Grower) growOnOpen() {
-	if now := gr.layout.now(); now.Building > 0 || now.Leaving > 0 {
+	if now := gr.layout.Now(); now.Building > 0 || now.Leaving > 0 {
 		_, _ = gr.growInBackground(max(now.Current, now.Building)) // the Pages are not closed yet
 	}
 }
 
 // Layout asks the ledger how many pages there are. Errors are an [*UnavailableError].
 func (gr *Grower) Layout(ctx context.Context) (Layout, error) {
-	now, err := gr.poller.ledger.Layouts(ctx)
+	now, err := gr.ledger.Layouts(ctx)
 	if err != nil {
 		return Layout{}, Unavailable("ledger", err)
 	}
 	target, err := gr.state()
 	l := Layout{
-		Pages: max(now.Current, now.Building, target), Current: now.Current, Dedicated: len(gr.layout.pages().dedicated),
+		Pages: max(now.Current, now.Building, target), Current: now.Current, Dedicated: len(gr.layout.Pages().Dedicated),
 		Growing: target > 0, Err: err,
 	}
 	if l.Built = int(l.Pages); now.Building > 0 {

@@ -69,7 +69,7 @@ func grows(t *testing.T, first uint32, numbers ...uint32) {
 			if l, err := g.grower.Layout(t.Context()); err != nil || (l != Layout{Pages: pages, Current: pages, Built: int(pages)}) {
 				t.Errorf("%s: %+v, %v", when, l, err)
 			}
-			must(t, g.poller.pollOnce(t.Context(), g.poller.newPoll()))
+			must(t, g.known.PollSince(t.Context(), g.life.Elapsed()))
 			if n := g.Stats().SharedPages; n != int(pages) {
 				t.Errorf("%s: users share %d", when, n)
 			}

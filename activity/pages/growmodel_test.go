@@ -24,8 +24,8 @@ type meddler struct {
 
 func (m *meddler) meddle(t *testing.T) {
 	t.Helper()
-	pages := m.layout.pages()
-	id := m.layout.pageID(pages.number(m.rng.IntN(pages.len())))
+	pages := m.layout.Pages()
+	id := m.layout.PageID(pages.Number(m.rng.IntN(pages.Len())))
 	loaded, err := m.store.LoadWhole(t.Context(), []favfilter.PageID{id})
 	must(t, err)
 	r := favfilter.Replacement{ID: id, Seen: loaded[0].Version}
@@ -199,7 +199,7 @@ func TestLongGrowFaults(t *testing.T) {
 			check := g.everybody(t, 30)
 			f := &faulttest.Faults{At: at, After: after}
 			g.open(t, g.ledger, g.store)
-			g.poller.ledger = g.ledger.Around(f.Around)
+			g.useAround(f.Around)
 			g.useStore(faulttest.Store{Store: g.store, Faults: f})
 			err := g.grower.growTo(t.Context(), 16)
 			if err != nil && dependency(err) == "" {

@@ -114,7 +114,7 @@ func TestPageOfLaterLayoutIsWatched(t *testing.T) {
 		check := a.everybody(t, 20)
 		must(t, a.grower.growTo(t.Context(), 8))
 		const user = "u1"
-		id := a.layout.pageID(a.pageOf(user))
+		id := a.layout.PageID(a.pageOf(user))
 		back := setBack(t, store, id)
 		before, _, err := store.Load(t.Context(), []favfilter.PageID{id})
 		must(t, err)

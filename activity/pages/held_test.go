@@ -267,7 +267,7 @@ func TestHeldPageIsRepaired(t *testing.T) {
 		"by another process": func(t *testing.T, g *rig, page uint32) {
 			other := newRigWith(t, g.store, g.ledger)
 			must(t, other.Repair(t.Context(), PageAt{Page: page, Sequence: 1}))
-			g.scrubber.compare([]uint32{page}, 0, 0, newSurvey())
+			g.scrubber.compare([]uint32{page}, newSurvey())
 		},
 	} {
 		for _, down := range []bool{false, true} {

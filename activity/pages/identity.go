@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/feedfilter/feedfilter/activity/ledger"
+	"github.com/feedfilter/feedfilter/activity/pages/known"
 	"github.com/feedfilter/feedfilter/favfilter"
 )
 
@@ -19,7 +20,7 @@ func FindIdentity(ctx context.Context, store favfilter.Store) (*favfilter.Identi
 	ids := make([]favfilter.PageID, 0, ledger.DefaultPages)
 	// After a reshape, the pages of the first layout are closed and expire.
 	for pages := uint32(ledger.MaxPages); pages > 1; pages /= 2 {
-		ids = append(ids, favfilter.PageID{Part: laterPart(pages)})
+		ids = append(ids, favfilter.PageID{Part: known.LaterPart(pages)})
 	}
 	return identityIn(ctx, store, append(ids, firstIDs(ledger.DefaultPages)...))
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/feedfilter/feedfilter/activity/ledger"
+	"github.com/feedfilter/feedfilter/activity/pages/known"
 	"github.com/feedfilter/feedfilter/favfilter"
 )
 
@@ -128,7 +129,7 @@ func (p *PageInside) Agrees() bool {
 // inspected at once, and other calls wait. Errors are [ErrNoPage],
 // an [*UnavailableError], or that of ctx.
 func (in *Inspector) InspectPage(ctx context.Context, number uint32) (*PageInside, error) {
-	if !in.layout.inUse(number) {
+	if !in.layout.InUse(number) {
 		return nil, fmt.Errorf("inspect page %d: %w", number, ErrNoPage)
 	}
 	leave, err := in.enter(ctx)
@@ -151,7 +152,7 @@ func (in *Inspector) readSettled(ctx context.Context, number uint32) (*PageInsid
 	for tries := 1; ; tries++ {
 		p, rows, err := in.readInside(ctx, number)
 		settled := err != nil || p.Page == nil || p.Status.Header.Sequence == p.Ledger.Sequence
-		if settled || tries == inspectTries || in.life.rest(ctx, inspectPause) != nil {
+		if settled || tries == inspectTries || in.life.Rest(ctx, inspectPause) != nil {
 			return p, rows, err
 		}
 	}
@@ -160,8 +161,8 @@ func (in *Inspector) readSettled(ctx context.Context, number uint32) (*PageInsid
 // readInside reads the page first and the ledger after it. So a page with a higher sequence than
 // the ledger's has not merely changed between the reads.
 func (in *Inspector) readInside(ctx context.Context, number uint32) (*PageInside, []ledger.Row, error) {
-	want := in.sequences.of(number).required.Load() // before the read
-	loaded, err := in.storage.loadWhole(ctx, in.layout.pageID(number))
+	want := in.sequences.Of(number).Required.Load() // before the read
+	loaded, err := in.storage.loadWhole(ctx, in.layout.PageID(number))
 	if err != nil {
 		return nil, nil, err
 	}
@@ -172,15 +173,15 @@ func (in *Inspector) readInside(ctx context.Context, number uint32) (*PageInside
 	if err != nil {
 		return nil, nil, Unavailable("ledger", err)
 	}
-	in.sequences.of(number).learn(s.Sequence)
-	p := in.storage.insideOf(number, in.layout.pageID(number), loaded)
+	in.sequences.Of(number).Learn(s.Sequence)
+	p := in.storage.insideOf(number, in.layout.PageID(number), loaded)
 	p.Dedicated = number >= ledger.DedicatedPages
 	p.Ledger = &LedgerPage{Sequence: s.Sequence, Left: s.Left}
 	switch {
 	case loaded.Damage == nil && loaded.Page == nil && s.Sequence == 0:
 		p.State = PageUnused
 	default:
-		fault, err := in.poller.fault(ctx, number, max(want, s.Sequence), statusOf(loaded))
+		fault, err := in.fault(ctx, number, max(want, s.Sequence), statusOf(loaded))
 		if err != nil {
 			return nil, nil, err
 		}
@@ -254,16 +255,6 @@ func (in *Inspector) compare(ctx context.Context, p *PageInside, rows []ledger.R
 	return nil
 }
 
-// lacking returns how many of the keys the page does not report: all of them if there is no page.
-func lacking(page *favfilter.Page, keys []favfilter.Hash) (n int) {
-	for _, key := range keys {
-		if page == nil || !page.Contains(key) {
-			n++
-		}
-	}
-	return n
-}
-
 // InspectUser is [Inspector.InspectPage] for the page of a user. It follows a user who moves to
 // another page during the call.
 func (in *Inspector) InspectUser(ctx context.Context, user string) (*PageInside, error) {
@@ -273,55 +264,23 @@ func (in *Inspector) InspectUser(ctx context.Context, user string) (*PageInside,
 	}
 	defer leave()
 	hash := UserHash(in.storage.identity.Seed, user)
-	since := in.poller.recent()
-	var at position
+	since := in.known.Recent()
+	var at known.Position
 	for range maxLooks {
-		at = position{user: hash}
-		in.poller.keepUp(ctx, since, &at)
-		p, rows, err := in.readSettled(ctx, at.page)
+		at = known.Position{User: hash}
+		in.known.KeepUp(ctx, since, &at)
+		p, rows, err := in.readSettled(ctx, at.Page)
 		if err != nil && !errors.Is(err, ErrNoPage) {
 			return nil, err
 		}
-		place, failed := in.poller.ledger.Place(ctx, hash)
+		place, failed := in.ledger.Place(ctx, hash)
 		if failed != nil {
 			return nil, Unavailable("ledger", failed)
 		}
-		if err == nil && place.Page == at.page {
+		if err == nil && place.Page == at.Page {
 			return p, in.compare(ctx, p, rows, user)
 		}
-		since = in.life.elapsed()
+		since = in.life.Elapsed()
 	}
-	return nil, movedFrom(at.page)
-}
-
-// Rebuilt describes a page that was rebuilt.
-type Rebuilt struct {
-	Number   uint32
-	Sequence uint64
-	Keys     int
-	Bytes    int // bits and collision bitmap
-	Took     time.Duration
-}
-
-// RebuildPage rebuilds a page from the ledger, whatever its state, and returns once the page is in
-// the store. Errors are [ErrNoPage], an [*UnavailableError], or that of ctx.
-func (p *Pages) RebuildPage(ctx context.Context, number uint32) (Rebuilt, error) {
-	if !p.layout.inUse(number) {
-		return Rebuilt{}, fmt.Errorf("rebuild page %d: %w", number, ErrNoPage)
-	}
-	start := time.Now()
-	f, err := p.rebuilder.rebuild(ctx, number, p.sequences.of(number).required.Load(), "asked for", maxFlights)
-	if errors.Is(err, ledger.ErrGone) {
-		return Rebuilt{}, fmt.Errorf("rebuild page %d: %w", number, ErrNoPage)
-	}
-	if err == nil {
-		err = Unavailable("pages", f.storeErr)
-	}
-	if err != nil {
-		return Rebuilt{}, err
-	}
-	st := f.page.Status()
-	return Rebuilt{
-		Number: number, Sequence: st.Header.Sequence, Keys: int(st.Header.Count), Bytes: int(st.Size.Bytes), Took: time.Since(start),
-	}, nil
+	return nil, movedFrom(at.Page)
 }

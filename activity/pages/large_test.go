@@ -97,7 +97,7 @@ func TestSweepPassesABadPage(t *testing.T) {
 			number := g.pageOf(user)
 			found, err := g.store.Peek(t.Context(), []favfilter.PageID{{Number: number}})
 			must(t, err)
-			if want := g.sequences.of(number).required.Load(); found[0].Header.Sequence != want || want < 2 {
+			if want := g.sequences.Of(number).Required.Load(); found[0].Header.Sequence != want || want < 2 {
 				t.Errorf("page %d is left at %d, want %d", number, found[0].Header.Sequence, want)
 			}
 		}

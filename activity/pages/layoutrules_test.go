@@ -4,13 +4,15 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"runtime"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/feedfilter/feedfilter/activity/ledger"
+	"github.com/feedfilter/feedfilter/activity/pages/known"
 	"github.com/feedfilter/feedfilter/favfilter"
+	"github.com/feedfilter/feedfilter/internal/admission"
 )
 
 // These tests check the rules for changing the number of pages, one each. The tests for dedicated
@@ -53,10 +55,10 @@ func TestLayoutRuleOrder(t *testing.T) {
 		later := a.pageIn(laterPages, user)
 		b.way.polled = func() {
 			want, err := w.ledger.Sequence(t.Context(), later)
-			if got := b.sequences.of(later).required.Load(); err != nil || got != want {
+			if got := b.sequences.Of(later).Required.Load(); err != nil || got != want {
 				t.Errorf("the later page requires sequence %d when the switch is applied, want %d, %v", got, want, err)
 			}
-			if b.layout.now().Current != firstPages {
+			if b.layout.Now().Current != firstPages {
 				t.Error("the switch is applied before the sequences")
 			}
 			b.wantOn(t, b.pageIn(firstPages, user), user, "p")
@@ -128,7 +130,7 @@ func closingWrites() []closingWrite {
 		{"a repeated Record", false, "hide", true, nothing, func(t *testing.T, a *member, user, _ string) {
 			t.Helper()
 			change := changeOf(a.Pages, add(user, "hide", "p"), time.Now())
-			_, err := a.poller.ledger.Record(t.Context(), time.Now(), []ledger.Change{change}) // like a writer that dies
+			_, err := a.Pages.ledger.Record(t.Context(), time.Now(), []ledger.Change{change}) // like a writer that dies
 			must(t, err)
 			a.record(t, false, add(user, "hide", "p"))
 		}},
@@ -176,7 +178,7 @@ func TestLayoutRuleCloseFails(t *testing.T) {
 		a.record(t, true, add(user, "hide", "before"))
 		w.build(t)
 		w.change(t)
-		id := a.layout.pageID(0)
+		id := a.layout.PageID(0)
 		a.steps.refuses = &id
 		start := time.Now()
 		a.record(t, true, add(user, "hide", "p"))
@@ -277,7 +279,7 @@ func TestLayoutRuleOwnWrites(t *testing.T) {
 				a.want(t, user, "hide", "before", true)
 				w.build(t)
 				w.change(t)
-				back := setBack(t, w.store, a.layout.pageID(0))
+				back := setBack(t, w.store, a.layout.PageID(0))
 				a.record(t, true, add(user, "hide", "p"))
 				c.meddle(t, w, a, back)
 				a.wantOn(t, a.pageIn(laterPages, user), user, "p")
@@ -351,7 +353,7 @@ func TestLayoutRuleLeave(t *testing.T) {
 			w.wantClosed(t, "the layout leaves", users...)
 			left = time.Now()
 		}
-		id := a.layout.pageID(1)
+		id := a.layout.PageID(1)
 		a.steps.refuses = &id
 		if err := a.grower.growTo(t.Context(), laterPages); dependency(err) != "pages" {
 			t.Errorf("a page cannot be closed: %v", err)
@@ -464,7 +466,7 @@ func TestLayoutRuleCutOff(t *testing.T) {
 			w.leave(t)
 			b.wantUnavailable(t, "the layout has left", other)
 			b.way.mend()
-			<-b.poller.poll().done
+			_ = b.known.PollSince(t.Context(), b.life.Elapsed())
 			b.want(t, user, "hide", "q", true)
 			b.want(t, other, "hide", "p", true)
 		})
@@ -479,7 +481,7 @@ func TestChangeArrives(t *testing.T) {
 		user := a.userOn(0)
 		a.record(t, true, add(user, "hide", "p"))
 		b.want(t, user, "hide", "p", true)
-		id := a.layout.pageID(0)
+		id := a.layout.PageID(0)
 		back := setBack(t, w.store, id)
 		a.record(t, true, add(user, "hide", "q"))
 		arrive := setBack(t, w.store, id)
@@ -494,6 +496,41 @@ func TestChangeArrives(t *testing.T) {
 		})
 		b.want(t, user, "hide", "q", true)
 		arriving.Wait()
+	})
+}
+
+// A feed that waits for a change to arrive holds no processor.
+func TestArrivalsHoldNoProcessor(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		a, b := w.open(t, Config{}), w.open(t, Config{})
+		user := a.userOn(0)
+		a.record(t, true, add(user, "hide", "p"))
+		back := setBack(t, w.store, a.layout.PageID(0))
+		a.record(t, true, add(user, "hide", "q"))
+		back()
+		b.pollNow(t)
+		b.way.cut(true)
+		b.wantUnavailable(t, "the change does not arrive", user)
+		limiter, start := admission.NewLimiter(), time.Now()
+		limiter.SetMaxWaiting(100 * 32)
+		var feeds sync.WaitGroup
+		for range 100 * 32 { // more than there are processors
+			ctx := limiter.Begin(t.Context())
+			done, _ := admission.Run(ctx)
+			if waited := time.Since(start); waited > 0 {
+				t.Errorf("a feed waited %v for a processor", waited)
+				done()
+				break
+			}
+			feeds.Go(func() {
+				defer done()
+				if _, err := b.view(ctx, user); dependency(err) != "ledger" {
+					t.Errorf("error %v, want one of the ledger", err)
+				}
+			})
+			synctest.Wait()
+		}
+		feeds.Wait()
 	})
 }
 
@@ -547,7 +584,7 @@ func TestUnusedPageWithoutLedger(t *testing.T) {
 func TestUnused(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a := w.open(t, Config{})
-		unused := func(page uint32) bool { return a.reader.unused(&reading{at: position{page: page}}) }
+		unused := func(page uint32) bool { return a.reader.unused(&reading{at: known.Position{Page: page}}) }
 		if !unused(1) || unused(ledger.DedicatedPages) {
 			t.Errorf("unused: page 1 %v, a dedicated page %v", unused(1), unused(ledger.DedicatedPages))
 		}
@@ -564,7 +601,7 @@ func TestUnused(t *testing.T) {
 		if unused(1) {
 			t.Error("unused, although a closed page would expire soon")
 		}
-		a.sequences.of(1).known.raise(1)
+		a.sequences.Of(1).Known.Raise(1)
 		if unused(1) {
 			t.Error("unused, with a change")
 		}
@@ -664,18 +701,6 @@ func interruptions(pages uint32) map[string]func(t *testing.T, w *world) {
 	}
 }
 
-// pollBlocked starts a poll of the process, and stops it just before it applies which users have
-// dedicated pages. free lets the poll continue.
-func (p *member) pollBlocked() (poll *poll, free func()) {
-	p.layout.mu.RLock()
-	poll = p.poller.poll()
-	for p.layout.mu.TryRLock() { // until the poll waits for the lock
-		p.layout.mu.RUnlock()
-		runtime.Gosched()
-	}
-	return poll, p.layout.mu.RUnlock
-}
-
 // A process that has not heard of a switch deletes a user. No bit of earlier undone activities
 // stays in the page of the later layout.
 func TestDeleteUserAfterSwitch(t *testing.T) {
@@ -687,7 +712,7 @@ func TestDeleteUserAfterSwitch(t *testing.T) {
 		w.change(t)
 		b.pollNow(t)
 		b.record(t, true, undo(user, "hide", "p"))
-		id := b.layout.pageID(b.pageIn(laterPages, user))
+		id := b.layout.PageID(b.pageIn(laterPages, user))
 		loaded, err := w.store.LoadWhole(t.Context(), []favfilter.PageID{id})
 		must(t, err)
 		residue := loaded[0].Page.Clone()
@@ -711,7 +736,7 @@ func TestDeleteUserAfterSwitchFails(t *testing.T) {
 		a.record(t, true, add(user, "block", other))
 		w.build(t)
 		w.change(t)
-		id := a.layout.pageID(a.pageIn(laterPages, other))
+		id := a.layout.PageID(a.pageIn(laterPages, other))
 		a.steps.refuses = &id
 		if _, _, err := a.DeleteUser(t.Context(), user); dependency(err) != "pages" {
 			t.Errorf("a page cannot be rebuilt: %v", err)
@@ -724,8 +749,8 @@ func TestDeleteUserAfterSwitchFails(t *testing.T) {
 	})
 }
 
-// A process frees the memory for a layout that has left, even if it did not poll while the layout
-// was leaving.
+// A process frees the memory for a layout that has left with the second poll after that, even if it
+// did not poll while the layout was leaving.
 func TestLayoutIsForgotten(t *testing.T) {
 	for _, heard := range []bool{false, true} {
 		inWorld(t, func(t *testing.T, w *world) {
@@ -738,8 +763,9 @@ func TestLayoutIsForgotten(t *testing.T) {
 			}
 			w.leave(t)
 			a.pollNow(t)
-			if a.sequences.shared[1].Load() != nil {
-				t.Errorf("heard %v: the sequences of a layout that has left are still held", heard)
+			a.pollNow(t)
+			if at := a.sequences.Of(0).Known.Load(); at != 0 {
+				t.Errorf("heard %v: sequence %d of a layout that has left is still held", heard, at)
 			}
 			a.want(t, "1", "hide", "p", true)
 		})

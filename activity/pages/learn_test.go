@@ -94,9 +94,7 @@ func newProcess(t *testing.T, l *ledger.Ledger, s favfilter.Store) *rig {
 
 func (g *rig) pollNow(t *testing.T) {
 	t.Helper()
-	p := g.poller.poll()
-	<-p.done
-	must(t, p.err)
+	must(t, g.known.PollSince(t.Context(), g.life.Elapsed()))
 }
 
 // sequenceIn returns the sequence of page 0 in the store.
@@ -145,8 +143,8 @@ func TestPageThatLostOneWrite(t *testing.T) {
 			if c.news {
 				a.pollNow(t)
 			}
-			if page := a.sequences.of(0); page.required.Load() != stored || page.known.Load() != stored {
-				t.Errorf("required %d, known %d: want %d", page.required.Load(), page.known.Load(), stored)
+			if page := a.sequences.Of(0); page.Required.Load() != stored || page.Known.Load() != stored {
+				t.Errorf("required %d, known %d: want %d", page.Required.Load(), page.Known.Load(), stored)
 			}
 			lose()
 			a.want(t, "1", "hide", "p", true)
@@ -222,13 +220,13 @@ func TestOwnWritesNeedNoQuestion(t *testing.T) {
 	for _, target := range []string{"x", "y"} {
 		_, err := recordBulk(t.Context(), bulk, []act{add("1", "hide", target)})
 		must(t, err)
-		if at := a.sequences.of(0).known.Load(); at != bulk.pages[0].sequence {
+		if at := a.sequences.Of(0).Known.Load(); at != bulk.pages[0].sequence {
 			t.Errorf("the ledger's sequence is %d, known %d", bulk.pages[0].sequence, at)
 		}
 	}
 	must(t, bulk.Finish(t.Context()))
-	if page := a.sequences.of(0); page.required.Load() != 2 || page.stored.Load() != 2 {
-		t.Errorf("after a bulk: required %d, stored %d: want 2", page.required.Load(), page.stored.Load())
+	if page := a.sequences.Of(0); page.Required.Load() != 2 || page.Stored.Load() != 2 {
+		t.Errorf("after a bulk: required %d, stored %d: want 2", page.Required.Load(), page.Stored.Load())
 	}
 	looks := func(after string) {
 		t.Helper()

@@ -12,9 +12,11 @@ import (
 	"time"
 
 	"github.com/feedfilter/feedfilter/activity/ledger"
+	"github.com/feedfilter/feedfilter/activity/pages/known"
 	"github.com/feedfilter/feedfilter/favfilter"
 	"github.com/feedfilter/feedfilter/internal/admission"
 	"github.com/feedfilter/feedfilter/internal/faulttest"
+	"github.com/feedfilter/feedfilter/internal/lifecycle"
 )
 
 // partitioned is a store that is unavailable while down is set.
@@ -68,7 +70,7 @@ func TestWritesWithoutStore(t *testing.T) {
 			time.Sleep(time.Duration(i) * 37 * time.Millisecond)
 			target, start := fmt.Sprint("q", i), time.Now()
 			a.record(t, true, add("1", "hide", target))
-			if took := time.Since(start); took < bound || took > bound+pollTimeout {
+			if took := time.Since(start); took < bound || took > bound+known.PollTimeout {
 				t.Errorf("acknowledged after %v, want the bound of %v", took, bound)
 			}
 			b.want(t, "1", "hide", target, true)
@@ -203,7 +205,7 @@ func TestNewerPageWhileTheLedgerHangs(t *testing.T) {
 		hanging.hangs.Store(true)
 		start := time.Now()
 		a.want(t, "1", "hide", "p1", true)
-		if took := time.Since(start); took > hangBound {
+		if took := time.Since(start); took > known.HangBound {
 			t.Errorf("a feed took %v", took)
 		}
 	})
@@ -259,7 +261,7 @@ func (s unversioned) Load(
 // A read of versions alone, which reports no error, does not make the store count as one that
 // answers.
 func TestVersionsSayNothingOfTheStore(t *testing.T) {
-	s := &storage{life: newLifecycle(t.Context()), store: unversioned{faulttest.Down()}, log: slog.New(slog.DiscardHandler)}
+	s := &storage{life: lifecycle.New(t.Context()), store: unversioned{faulttest.Down()}, log: slog.New(slog.DiscardHandler)}
 	if _, err := s.load(t.Context(), []favfilter.PageID{{}}); err == nil || !s.storeDown.Load() {
 		t.Fatalf("the store that is down answers: %v", err)
 	}
@@ -407,7 +409,7 @@ func TestWritesWhileTheLedgerHangs(t *testing.T) {
 		hanging.hangs.Store(false)
 		_, _ = p.Record(t.Context(), []act{add("1", "hide", "p1")}) // starts a poll
 		synctest.Wait()
-		time.Sleep(pollTimeout + pingTimeout) // of the poll that hangs
+		time.Sleep(known.PollTimeout + known.PingTimeout) // of the poll that hangs
 		_, _ = p.Record(t.Context(), []act{add("1", "hide", "p1")})
 		synctest.Wait()
 		p.record(t, false, add("1", "hide", "p1"))

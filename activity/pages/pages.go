@@ -8,7 +8,9 @@ import (
 	"time"
 
 	"github.com/feedfilter/feedfilter/activity/ledger"
+	"github.com/feedfilter/feedfilter/activity/pages/known"
 	"github.com/feedfilter/feedfilter/favfilter"
+	"github.com/feedfilter/feedfilter/internal/lifecycle"
 )
 
 // Config configures [Pages]. The fields without a comment are those of activity.Config.
@@ -53,11 +55,6 @@ const (
 	// rebuilds of a group.
 	commitTimeout = 10 * time.Second
 	pageTimeout   = 10 * time.Second
-	// pollTimeout is how long a poll waits for each answer of the ledger.
-	pollTimeout = 1500 * time.Millisecond
-	// firstPollTimeout is pollTimeout for the poll at Open, which also has to connect, with about
-	// ten round trips. No feed waits for it.
-	firstPollTimeout = 5 * time.Second
 	// largeTimeout bounds the rebuild of a page that is read in parts. largeLoadTimeout bounds the
 	// read of such a page from the store.
 	largeTimeout     = 5 * time.Minute
@@ -73,11 +70,12 @@ const (
 
 // core is what all parts of [Pages] share.
 type core struct {
-	life      *lifecycle
+	life      *lifecycle.Lifecycle
 	storage   *storage
-	poller    *poller
-	sequences *sequences
-	layout    *layout
+	ledger    *ledger.Ledger
+	known     *known.Ledger
+	sequences *known.Sequences
+	layout    *known.Layout
 	due       *dueQueue
 }
 
@@ -118,43 +116,52 @@ func Open(ctx context.Context, c Config) (*Pages, error) {
 
 // begin learns the state of the ledger.
 func (p *Pages) begin(ctx context.Context, passive bool) error {
-	p.life.ended.Go(p.committer.commitLoop)
+	p.life.Go(p.committer.commitLoop)
 	if err := p.rebuilder.declare(ctx); err != nil {
 		return err
 	}
-	first := p.poller.newPoll()
-	first.limit = firstPollTimeout
-	if err := p.poller.pollOnce(ctx, first); err != nil {
+	if err := p.known.FirstPoll(ctx); err != nil {
 		return fmt.Errorf("read page sequences: %w", err)
 	}
 	if err := p.refuseAlone(ctx); err != nil || passive {
 		return err
 	}
-	return p.poller.ledger.Agree(ctx, p.poller.follow.bound)
+	return p.ledger.Agree(ctx, p.known.Bound())
 }
 
 // maintain starts the background work. Without it, the ledger is polled when a reader needs it.
 func (p *Pages) maintain() {
-	p.life.ended.Go(func() { p.life.every(p.poller.follow.pollInterval(), func() { <-p.poller.poll().done }) })
-	p.life.ended.Go(p.scrubber.scrubLoop)
-	p.life.ended.Go(p.committer.endLoop)
+	p.life.Go(p.known.KeepPolling)
+	p.life.Go(p.scrubber.scrubLoop)
+	p.life.Go(p.committer.endLoop)
 	p.grower.growOnOpen()
+}
+
+// newCore returns what the parts share. recovered is called when the ledger can be read again.
+func newCore(ctx context.Context, c Config, recovered func()) core {
+	id := c.Ledger.Identity()
+	shared := core{life: lifecycle.New(ctx), ledger: c.Ledger, due: newDueQueue()}
+	shared.known = known.New(shared.life, c.Ledger, known.Options{
+		Bound: c.StalenessBound, Now: c.Now, Log: c.Logger,
+		Changed: func(pages []uint32) { shared.expectChanges(pages) }, Recovered: recovered,
+	})
+	shared.sequences, shared.layout = shared.known.Sequences(), shared.known.Layout()
+	shared.storage = &storage{
+		life:     shared.life,
+		store:    c.Store,
+		identity: favfilter.Identity{Seed: id.Seed, Pages: id.Pages, Incarnation: id.Incarnation},
+		keyRate:  c.KeyRate,
+		now:      shared.known.Now,
+		log:      c.Logger,
+	}
+	shared.storage.stats.survey.Store(newSurvey())
+	return shared
 }
 
 // newPages returns the parts, each of which calls only those below it.
 func newPages(ctx context.Context, c Config) *Pages {
-	id := c.Ledger.Identity()
-	store := &storage{
-		life:     newLifecycle(ctx),
-		store:    c.Store,
-		identity: favfilter.Identity{Seed: id.Seed, Pages: id.Pages, Incarnation: id.Incarnation},
-		keyRate:  c.KeyRate,
-		now:      c.Now,
-		log:      c.Logger,
-	}
-	store.stats.survey.Store(newSurvey())
-	poller := newPoller(store, c.Ledger, c.StalenessBound)
-	rebuilder := newRebuilder(poller, c)
+	rebuilds := newRebuilds(c.OnRebuild)
+	rebuilder := newRebuilder(newCore(ctx, c, rebuilds.endPauses), rebuilds, c)
 	applier := newApplier(rebuilder)
 	scrubber := newScrubber(applier)
 	return &Pages{
@@ -227,12 +234,12 @@ func (p *Pages) Identity() favfilter.Identity { return p.storage.identity }
 func (p *Pages) Now() time.Time { return p.storage.now() }
 
 // StalenessBound returns the bound of the [Config]; 0 if every reader asks the ledger first.
-func (p *Pages) StalenessBound() time.Duration { return p.poller.follow.bound }
+func (p *Pages) StalenessBound() time.Duration { return p.known.Bound() }
 
 // Readable returns an [*UnavailableError] if the ledger did not answer the last poll, or a later
 // question of a reader and a ping. Callers then fail at once, rather than wait for it. The next
 // poll begins with the call.
-func (p *Pages) Readable() error { return p.poller.readable() }
+func (p *Pages) Readable() error { return p.known.Readable() }
 
 // Load reads pages, whatever their state, within a second. If the store fails, every element is
 // zero. The error is an [*UnavailableError], or that of ctx.
@@ -246,7 +253,7 @@ func (p *Pages) Load(ctx context.Context, ids []favfilter.PageID) ([]favfilter.L
 func (p *Pages) Ready(ctx context.Context) (ready bool, down []error) {
 	// Ask both at once: one that hangs leaves no time for the other.
 	ledgerErr := make(chan error, 1)
-	go func() { ledgerErr <- p.poller.ledger.Ping(ctx) }()
+	go func() { ledgerErr <- p.ledger.Ping(ctx) }()
 	_, _, storeErr := p.storage.store.Load(ctx, []favfilter.PageID{{Number: 0}})
 	if err := <-ledgerErr; err != nil {
 		down = append(down, Unavailable("ledger", err))
@@ -262,9 +269,9 @@ func (p *Pages) Ready(ctx context.Context) (ready bool, down []error) {
 
 // behind returns an error that wraps ErrBehind if the ledger's changes are not read in time.
 func (p *Pages) behind() error {
-	if p.scrubber.rate.Load() == 0 || access(p.poller.follow.access.Load()) != behind {
+	if p.scrubber.rate.Load() == 0 || p.known.Access() != known.Behind {
 		return nil // passive Pages poll when they are read
 	}
 	return fmt.Errorf("%w: the last poll that succeeded began %v ago", ErrBehind,
-		time.Duration(p.life.elapsed()-p.poller.follow.start.Load()).Round(time.Millisecond))
+		p.known.Age().Round(time.Millisecond))
 }

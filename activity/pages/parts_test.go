@@ -11,21 +11,31 @@ import (
 
 // The tests of this file build one part on those below it, and none above.
 
-// newPart returns a poller and a rebuilder on a ledger of two pages and an empty store.
-func newPart(t *testing.T) (*poller, *rebuilder) {
+// Hashes at the ends of the pages of a layout.
+const (
+	hashLeast = uint64(0)
+	hashMost  = ^uint64(0)
+)
+
+// newPart returns what parts share, and a rebuilder, on a ledger of two pages and an empty store.
+func newPart(t *testing.T) (core, *rebuilder) {
 	t.Helper()
-	l := newLedger(t, 2)
-	id := l.Identity()
-	s := &storage{
-		life: newLifecycle(t.Context()), store: &favfilter.Memory{}, keyRate: testKeyRate, log: slog.New(slog.DiscardHandler),
-		identity: favfilter.Identity{Seed: id.Seed, Pages: id.Pages, Incarnation: id.Incarnation},
+	return newPartWith(t, time.Minute)
+}
+
+func newPartWith(t *testing.T, bound time.Duration) (core, *rebuilder) {
+	t.Helper()
+	c := Config{
+		Ledger: newLedger(t, 2), Store: &favfilter.Memory{}, Kinds: testKinds(), KeyRate: testKeyRate,
+		StalenessBound: bound, MaxSharedKeys: MinSharedKeys, ListCache: DefaultListCache,
+		Logger: slog.New(slog.DiscardHandler),
 	}
-	s.stats.survey.Store(newSurvey())
-	t.Cleanup(s.life.Close)
-	p := newPoller(s, l, time.Minute)
-	b := newRebuilder(p, Config{Kinds: testKinds(), MaxSharedKeys: MinSharedKeys, ListCache: DefaultListCache})
+	rebuilds := newRebuilds(nil)
+	shared := newCore(t.Context(), c, rebuilds.endPauses)
+	t.Cleanup(shared.life.Close)
+	b := newRebuilder(shared, rebuilds, c)
 	must(t, b.declare(t.Context()))
-	return p, b
+	return shared, b
 }
 
 // hides returns a change in which the user of a hash hides a post.
@@ -44,7 +54,7 @@ func commits(t *testing.T, l *ledger.Ledger, changes ...ledger.Change) ledger.Re
 // wantHides fails unless the page in the store is sound, and has just these hides.
 func wantHides(t *testing.T, b *rebuilder, number uint32, posts ...string) {
 	t.Helper()
-	loaded, err := b.storage.load(t.Context(), []favfilter.PageID{b.layout.pageID(number)})
+	loaded, err := b.storage.load(t.Context(), []favfilter.PageID{b.layout.PageID(number)})
 	must(t, err)
 	page := loaded[0].Page
 	if page == nil || int(page.Header().Count) != len(posts) {
@@ -62,20 +72,20 @@ func wantHides(t *testing.T, b *rebuilder, number uint32, posts ...string) {
 // that others changed as due.
 func TestPollerAlone(t *testing.T) {
 	p, _ := newPart(t)
-	must(t, p.pollOnce(t.Context(), p.newPoll()))
+	must(t, p.known.PollSince(t.Context(), p.life.Elapsed()))
 	commits(t, p.ledger, hides(hashLeast, "a"), hides(hashMost, "b"))
 	commits(t, p.ledger, hides(hashMost, "c"))
 	_, err := p.ledger.Move(t.Context(), hashMost, true)
 	must(t, err)
-	<-p.poll().done
-	if at := p.sequences.of(0).required.Load(); at != 1 {
+	must(t, p.known.PollSince(t.Context(), p.life.Elapsed()))
+	if at := p.sequences.Of(0).Required.Load(); at != 1 {
 		t.Errorf("page 0 is required at %d, want 1", at)
 	}
-	page := p.layout.pageOf(hashMost)
-	if page != ledger.DedicatedPages || p.sequences.of(page).required.Load() == 0 || p.sequences.of(1).left.Load() == 0 {
-		t.Errorf("the user who moved is on page %d, required at %d", page, p.sequences.of(page).required.Load())
+	page := p.layout.PageOf(hashMost)
+	if page != ledger.DedicatedPages || p.sequences.Of(page).Required.Load() == 0 {
+		t.Errorf("the user who moved is on page %d, required at %d", page, p.sequences.Of(page).Required.Load())
 	}
-	if due, reason := p.due.take(p.life.elapsed() + int64(time.Hour)); reason != reasonChanged || len(due) < 2 {
+	if due, reason := p.due.take(p.life.Elapsed() + int64(time.Hour)); reason != reasonChanged || len(due) < 2 {
 		t.Errorf("due: pages %d, %q", due, reason)
 	}
 }
@@ -85,7 +95,7 @@ func TestRebuilderAlone(t *testing.T) {
 	_, b := newPart(t)
 	var heavy []uint64
 	b.heavy = func(hash uint64) { heavy = append(heavy, hash) }
-	commits(t, b.poller.ledger, hides(hashLeast, "a"), hides(hashLeast, "b"))
+	commits(t, b.ledger, hides(hashLeast, "a"), hides(hashLeast, "b"))
 	must(t, b.remake(t.Context(), 0, 1, PageMissing))
 	wantHides(t, b, 0, "a", "b")
 	if err := b.remake(t.Context(), 0, 9, PageBehind); dependency(err) != "ledger" {
@@ -95,7 +105,7 @@ func TestRebuilderAlone(t *testing.T) {
 	for n := range MinSharedKeys + 1 {
 		many = append(many, hides(hashMost, string(rune('a'+n))))
 	}
-	commits(t, b.poller.ledger, many...)
+	commits(t, b.ledger, many...)
 	must(t, b.remake(t.Context(), 1, 1, PageMissing))
 	b.life.Close()
 	if len(heavy) != 1 || heavy[0] != hashMost {
@@ -113,18 +123,18 @@ func TestApplierAlone(t *testing.T) {
 			t.Fatal(failed)
 		}
 	}
-	commits(t, b.poller.ledger, hides(hashLeast, "a"))
-	apply(commits(t, b.poller.ledger, hides(hashLeast, "b")))
+	commits(t, b.ledger, hides(hashLeast, "a"))
+	apply(commits(t, b.ledger, hides(hashLeast, "b")))
 	wantHides(t, b, 0, "a", "b")
 	removal := hides(hashLeast, "a")
 	removal.Remove = true
-	apply(commits(t, b.poller.ledger, removal, hides(hashLeast, "c")))
+	apply(commits(t, b.ledger, removal, hides(hashLeast, "c")))
 	wantHides(t, b, 0, "b", "c")
 	if reasons, _ := b.rebuilds.counts(); len(reasons) != 1 || reasons[favfilter.Missing.String()] != 1 {
 		t.Errorf("rebuilds: %v", reasons)
 	}
-	if at := b.sequences.of(0); at.required.Load() != 3 || at.stored.Load() != 3 {
-		t.Errorf("required at %d, stored at %d, want 3", at.required.Load(), at.stored.Load())
+	if at := b.sequences.Of(0); at.Required.Load() != 3 || at.Stored.Load() != 3 {
+		t.Errorf("required at %d, stored at %d, want 3", at.Required.Load(), at.Stored.Load())
 	}
 }
 
@@ -132,9 +142,9 @@ func TestApplierAlone(t *testing.T) {
 func TestCommitterAlone(t *testing.T) {
 	_, b := newPart(t)
 	cm := newCommitter(newApplier(b))
-	b.life.ended.Go(cm.commitLoop)
+	b.life.Go(cm.commitLoop)
 	for _, change := range []ledger.Change{hides(hashLeast, "a"), hides(hashMost, "b"), hides(hashLeast, "c")} {
-		w := &write{ctx: t.Context(), done: make(chan struct{}), changes: []ledger.Change{change}}
+		w := newWrite(t.Context(), []ledger.Change{change})
 		must(t, cm.write(t.Context(), w))
 		if !w.result.Changed[0] {
 			t.Errorf("%+v changed nothing", change)
@@ -149,11 +159,12 @@ func TestScrubberAlone(t *testing.T) {
 	p, b := newPart(t)
 	sc := newScrubber(newApplier(b))
 	commits(t, p.ledger, hides(hashLeast, "a"), hides(hashMost, "b"))
-	must(t, p.pollOnce(t.Context(), p.newPoll()))
+	must(t, p.known.PollSince(t.Context(), p.life.Elapsed()))
 	survey := newSurvey()
 	for round, want := range []int{2, 0} {
-		if c := sc.compare([]uint32{0, 1}, time.Minute, 2, survey); c.compared != 2 || len(c.found) != want || c.failed != 0 {
-			t.Errorf("round %d: %+v, want %d at fault", round, c, want)
+		found, compared := sc.compare([]uint32{0, 1}, survey)
+		if failed := sc.repair(found, time.Minute, 2); compared != 2 || len(found) != want || failed > 0 {
+			t.Errorf("round %d: %d pages compared, %+v at fault, %d not repaired, want %d at fault", round, compared, found, failed, want)
 		}
 	}
 	wantHides(t, b, 0, "a")
@@ -162,15 +173,14 @@ func TestScrubberAlone(t *testing.T) {
 
 // The grower builds the pages of the next layout, and closes those of the last one.
 func TestGrowerAlone(t *testing.T) {
-	p, b := newPart(t)
-	p.follow.bound = 0 // no other process, so there is nothing to wait for
+	p, b := newPartWith(t, 0) // no other process, so there is nothing to wait for
 	gr := newGrower(newScrubber(newApplier(b)))
 	commits(t, p.ledger, hides(hashLeast, "a"), hides(hashMost, "b"))
-	must(t, p.pollOnce(t.Context(), p.newPoll()))
+	must(t, p.known.PollSince(t.Context(), p.life.Elapsed()))
 	must(t, gr.growTo(t.Context(), 4))
-	must(t, p.pollSince(t.Context(), p.life.elapsed()))
-	wantHides(t, b, p.layout.pageOf(hashLeast), "a")
-	wantHides(t, b, p.layout.pageOf(hashMost), "b")
+	must(t, p.known.PollSince(t.Context(), p.life.Elapsed()))
+	wantHides(t, b, p.layout.PageOf(hashLeast), "a")
+	wantHides(t, b, p.layout.PageOf(hashMost), "b")
 	closed, err := b.storage.load(t.Context(), []favfilter.PageID{{Number: 0}, {Number: 1}})
 	must(t, err)
 	for n, l := range closed {
@@ -185,10 +195,10 @@ func TestGrowerAlone(t *testing.T) {
 func TestReaderAlone(t *testing.T) {
 	p, b := newPart(t)
 	r := newReader(b, nil)
-	must(t, p.pollOnce(t.Context(), p.newPoll()))
+	must(t, p.known.PollSince(t.Context(), p.life.Elapsed()))
 	for want, post := range []string{"a", "b"} {
 		commits(t, p.ledger, hides(hashLeast, post))
-		must(t, p.pollSince(t.Context(), p.life.elapsed()))
+		must(t, p.known.PollSince(t.Context(), p.life.Elapsed()))
 		a, err := r.read(t.Context(), Query{User: hashLeast, Page: true})
 		must(t, err)
 		if got := int(a.Page.Header().Count); a.Number != 0 || got != want+1 {

@@ -3,6 +3,7 @@ package pages
 import (
 	"context"
 	"fmt"
+	"iter"
 	"sync"
 	"time"
 
@@ -85,13 +86,13 @@ func (cm *committer) runQueue(page uint32) {
 		cm.mu.Unlock()
 		<-s.group.passed // until then it is unknown which writes wait
 		err := cm.runStep(s)
-		cm.applier.reached(s.change, s.group.toRebuild, err)
+		cm.applier.reached(s.change, s.group.apply, err)
 		cm.mu.Lock()
 		q.rows -= s.rows()
 		cm.mu.Unlock()
 		cm.queuedRows.Add(-int64(s.rows()))
 		if answered := s.group.stepDone(cm, page, err); len(answered) > 0 {
-			cm.life.ended.Go(func() { cm.answer(s.group.committed, answered) })
+			cm.life.Go(func() { cm.answer(s.group.committed, answered) })
 		}
 	}
 }
@@ -103,7 +104,7 @@ func (cm *committer) runStep(s *step) error {
 	defer cancel()
 	stop := context.AfterFunc(s.ctx, func() { // only Close still waits for the step
 		select {
-		case <-cm.life.open.Done():
+		case <-cm.life.Open.Done():
 			cancel()
 		case <-ctx.Done():
 		}
@@ -116,7 +117,7 @@ func (cm *committer) runStep(s *step) error {
 func (cm *committer) tryStep(ctx context.Context, s *step) error {
 	page := s.change.Page
 	if s.repair == nil {
-		repairs, failed := cm.applier.applyOnce(ctx, []ledger.PageChange{s.change}, s.group.toRebuild)
+		repairs, failed := cm.applier.applyOnce(ctx, []ledger.PageChange{s.change}, s.group.apply)
 		if len(repairs) == 0 {
 			return failed[page]
 		}
@@ -147,78 +148,8 @@ func takeSlot(ctx context.Context, slots chan struct{}) (end func(), err error) 
 	}, nil
 }
 
-// track notes which writes wait for the steps, and returns the writes that wait for none. Steps end
-// only after the group has passed.
-func (cm *committer) track(g *group, steps []*step, failed map[uint32]error, end context.CancelFunc) (settled []*write) {
-	g.failed, g.end = failed, end
-	if len(steps) == 0 {
-		end()
-		for _, w := range g.writes {
-			w.failed = cm.failure(w, g.receipt, failed)
-		}
-		return g.writes
-	}
-	g.open = make(map[uint32][]*write, len(steps))
-	for _, s := range steps {
-		g.open[s.change.Page] = nil
-	}
-	for _, w := range g.writes {
-		cm.pagesOf(w, g.receipt, func(page uint32) {
-			waiting, open := g.open[page]
-			if open && (len(waiting) == 0 || waiting[len(waiting)-1] != w) { // once per page
-				g.open[page] = append(waiting, w)
-				w.open++
-			}
-		})
-		if w.open == 0 {
-			w.failed = cm.failure(w, g.receipt, failed)
-			settled = append(settled, w)
-		}
-	}
-	return settled
-}
-
-// stepDone notes that the step to a page has ended. It returns the writes that waited for no other
-// page.
-func (g *group) stepDone(r *committer, page uint32, err error) (settled []*write) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if err != nil {
-		g.failed[page] = err
-	}
-	for _, w := range g.open[page] {
-		w.open--
-		if w.open == 0 {
-			w.failed = r.failure(w, g.receipt, g.failed)
-			settled = append(settled, w)
-		}
-	}
-	delete(g.open, page)
-	if len(g.open) == 0 {
-		g.end()
-	}
-	return settled
-}
-
-// expire answers the writes of a group that still wait for pages. The pages' steps continue in
-// their queues.
-func (cm *committer) expire(g *group) {
-	cause := fmt.Errorf("a page is not current after %v: %w", pageTimeout, context.DeadlineExceeded)
-	var settled []*write
-	for _, p := range g.receipt.Pages {
-		g.mu.Lock()
-		_, open := g.open[p.Page]
-		g.mu.Unlock()
-		if open {
-			cm.applier.reached(p, nil, cause)
-			settled = append(settled, g.stepDone(cm, p.Page, cause)...)
-		}
-	}
-	cm.answer(g.committed, settled)
-}
-
-// congested reports whether too many rows already wait for a page of the changes.
-func (cm *committer) congested(w *write) bool {
+// congested reports whether too many rows already wait for a page of the given ones.
+func (cm *committer) congested(rows iter.Seq[ledger.Row]) bool {
 	all := cm.queuedRows.Load()
 	if all == 0 {
 		return false
@@ -229,8 +160,8 @@ func (cm *committer) congested(w *write) bool {
 		q := cm.pageQueues[page]
 		return q != nil && (q.rows >= maxQueuedRows || all >= maxAllQueuedRows)
 	}
-	for row := range w.rows() {
-		if full(cm.layout.sharedPage(row.Hash)) || full(cm.layout.pageOf(row.Hash)) {
+	for row := range rows {
+		if full(cm.layout.SharedPage(row.Hash)) || full(cm.layout.PageOf(row.Hash)) {
 			return true
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -506,12 +507,12 @@ func TestWritesDuringALongRebuild(t *testing.T) {
 func TestCongested(t *testing.T) {
 	g := newRig(t, &favfilter.Memory{}, 64)
 	g.Close()
-	on := func(users ...string) *write {
-		w := &write{}
+	on := func(users ...string) iter.Seq[ledger.Row] {
+		var changes []ledger.Change
 		for _, user := range users {
-			w.changes = append(w.changes, ledger.Change{Rows: []ledger.Row{{Hash: g.hashOf(user), Owner: user, Kind: "hide", Target: "p"}}})
+			changes = append(changes, ledger.Change{Rows: []ledger.Row{{Hash: g.hashOf(user), Owner: user, Kind: "hide", Target: "p"}}})
 		}
-		return w
+		return newWrite(t.Context(), changes).rows
 	}
 	page := g.pageOf("1")
 	other := "2"

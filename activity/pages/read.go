@@ -12,7 +12,9 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/feedfilter/feedfilter/activity/ledger"
+	"github.com/feedfilter/feedfilter/activity/pages/known"
 	"github.com/feedfilter/feedfilter/favfilter"
+	"github.com/feedfilter/feedfilter/internal/admission"
 )
 
 // Query reports what a reader needs. Users are given by [UserHash].
@@ -49,13 +51,6 @@ const (
 // maxLooks is the number of times that a reader looks for its user's page before it gives up.
 const maxLooks = 8
 
-var errUnread = errors.New("it did not answer the last poll")
-
-// movedFrom is the error of a read that cannot learn where a user is who may have left the page.
-func movedFrom(page uint32) error {
-	return Unavailable("ledger", fmt.Errorf("somebody left page %d, or it was replaced: the user may be on another page", page))
-}
-
 // Read reads the pages of a user and of lists, with one command to the store. The pages have every
 // write that was acknowledged before Read was called. If a page has to be rebuilt for that, or
 // while the store is down, Read reads the ledger.
@@ -87,16 +82,16 @@ func newReader(b *rebuilder, replica favfilter.Store) *reader {
 
 // read is [Pages.Read].
 func (r *reader) read(ctx context.Context, q Query) (a Answer, err error) {
-	began := r.life.elapsed()
+	began := r.life.Elapsed()
 	// The page of the user comes last, next to Others in the same slot: one command reads both.
 	all := make([]reading, 0, 1+len(q.Lists))
 	for _, list := range q.Lists {
-		all = append(all, reading{at: position{user: list}, list: true})
+		all = append(all, reading{at: known.Position{User: list}, list: true})
 	}
 	if q.Page {
-		all = append(all, reading{at: position{user: q.User}})
+		all = append(all, reading{at: known.Position{User: q.User}})
 	}
-	if err := r.locate(ctx, all, r.poller.recent()); err != nil {
+	if err := r.locate(ctx, all, r.known.Recent()); err != nil {
 		return a, err
 	}
 	a.Others, a.OthersErr = r.loadAll(ctx, all, q.Others)
@@ -107,11 +102,11 @@ func (r *reader) read(ctx context.Context, q Query) (a Answer, err error) {
 		return a, err
 	}
 	if q.Page {
-		a.Number, a.Page = all[len(q.Lists)].at.page, all[len(q.Lists)].page
+		a.Number, a.Page = all[len(q.Lists)].at.Page, all[len(q.Lists)].page
 	}
 	a.Lists = make([]Answer, len(q.Lists))
 	for i := range a.Lists {
-		a.Lists[i] = Answer{Number: all[i].at.page, Page: all[i].page}
+		a.Lists[i] = Answer{Number: all[i].at.Page, Page: all[i].page}
 	}
 	return a, ctx.Err()
 }
@@ -120,7 +115,7 @@ func (r *reader) read(ctx context.Context, q Query) (a Answer, err error) {
 type reading struct {
 	list bool // many feeds read the page
 
-	at   position
+	at   known.Position
 	want uint64 // lowest sequence that the page may have
 	held held   // the page in the process; zero: it is not held
 
@@ -135,23 +130,23 @@ type reading struct {
 // locate finds the pages of the users, as of the given time at least. The error is [ErrOverloaded]
 // if that takes a question, and too many requests wait for the ledger.
 func (r *reader) locate(ctx context.Context, all []reading, since int64) error {
-	users := make([]*position, len(all))
+	users := make([]*known.Position, len(all))
 	for i := range all {
 		users[i] = &all[i].at
 	}
-	r.poller.keepUp(ctx, since, users...)
+	r.known.KeepUp(ctx, since, users...)
 	for i := range all {
 		p := &all[i]
-		if errors.Is(p.at.err, ErrOverloaded) {
-			return fmt.Errorf("look up the page: %w", p.at.err)
+		if errors.Is(p.at.Err, ErrOverloaded) {
+			return fmt.Errorf("look up the page: %w", p.at.Err)
 		}
 		// Taken before the page is read: the reader may miss writes that are acknowledged meanwhile.
-		p.want = r.sequences.of(p.at.page).required.Load()
+		p.want = r.sequences.Of(p.at.Page).Required.Load()
 		p.held, p.pending = held{}, true
-		if !p.list && p.at.page < ledger.DedicatedPages {
+		if !p.list && p.at.Page < ledger.DedicatedPages {
 			continue // a shared page is small, and changes often
 		}
-		if h := r.rebuilder.held.get(p.at.page); h.page != nil && h.page.Header().Sequence >= p.want {
+		if h := r.rebuilder.held.get(p.at.Page); h.page != nil && h.page.Header().Sequence >= p.want {
 			p.held = h
 		}
 	}
@@ -176,10 +171,10 @@ func (r *reader) loadPending(ctx context.Context, all []reading, others []favfil
 		switch p := &all[i]; {
 		case !p.pending:
 		case p.held.page != nil:
-			compared = append(compared, r.layout.pageID(p.at.page))
+			compared = append(compared, r.layout.PageID(p.at.Page))
 		default:
-			ids = append(ids, r.layout.pageID(p.at.page))
-			limit = max(limit, patience(r.rebuilder.large.has(p.at.page)))
+			ids = append(ids, r.layout.PageID(p.at.Page))
+			limit = max(limit, patience(r.rebuilder.large.has(p.at.Page)))
 		}
 	}
 	ids = append(ids, others...)
@@ -242,11 +237,11 @@ func (r *reader) finishAll(ctx context.Context, all []reading, began int64) (err
 
 // settled reports whether the loaded page is current and has the user. It asks nobody.
 func (r *reader) settled(ctx context.Context, p *reading) bool {
-	if p.failed != nil || p.at.err != nil || p.loaded.Page == nil || r.poller.above(p.at.page, p.loaded.Page.Header().Sequence) {
+	if p.failed != nil || p.at.Err != nil || p.loaded.Page == nil || r.known.Above(p.at.Page, p.loaded.Page.Header().Sequence) {
 		return false
 	}
-	reason, err := r.poller.fault(ctx, p.at.page, p.want, statusOf(p.loaded))
-	return reason == "" && err == nil && p.at.holds(p.loaded.Page.Header())
+	reason, err := r.fault(ctx, p.at.Page, p.want, statusOf(p.loaded))
+	return reason == "" && err == nil && holds(p.at, p.loaded.Page.Header())
 }
 
 // finish makes sure that a page is current and has the user. If it may not have, finish polls the
@@ -255,7 +250,7 @@ func (r *reader) finish(ctx context.Context, p *reading, began int64) error {
 	for again := range maxLooks {
 		if again > 0 {
 			one := []reading{*p}
-			if err := r.locate(ctx, one, r.life.elapsed()); err != nil {
+			if err := r.locate(ctx, one, r.life.Elapsed()); err != nil {
 				return err
 			}
 			_, _ = r.loadAll(ctx, one, nil) // the page has its error
@@ -265,25 +260,25 @@ func (r *reader) finish(ctx context.Context, p *reading, began int64) error {
 		}
 		page, err := r.current(ctx, p, began, again > 0)
 		switch {
-		case err == nil && p.at.holds(page.Header()):
+		case err == nil && holds(p.at, page.Header()):
 			r.take(p, page)
 			return nil
 		case err != nil && !errors.Is(err, ledger.ErrGone):
 			return err
-		case !p.at.known && (r.poller.reachable() != nil || r.poller.await(ctx, r.poller.poll()) == unreachable):
-			return movedFrom(p.at.page)
+		case !p.at.Known && !r.known.PollAgain(ctx):
+			return movedFrom(p.at.Page)
 		}
 	}
-	return movedFrom(p.at.page)
+	return movedFrom(p.at.Page)
 }
 
 // take makes the page the result. The page is held if it is one that the process holds.
 func (r *reader) take(p *reading, page *favfilter.Page) {
 	p.page = page
 	r.storage.stats.count(p.source, p.failed)
-	large := p.at.page >= ledger.DedicatedPages && page.Header().Shape.Bits/8 >= r.rebuilder.held.least
+	large := p.at.Page >= ledger.DedicatedPages && page.Header().Shape.Bits/8 >= r.rebuilder.held.least
 	if (p.list || large) && page != p.held.page {
-		r.rebuilder.held.put(p.at.page, page)
+		r.rebuilder.held.put(p.at.Page, page)
 	}
 }
 
@@ -296,18 +291,18 @@ func (r *reader) take(p *reading, page *favfilter.Page) {
 // A closed page is rebuilt only if the ledger, polled since, still has users on it: then the ledger
 // was set back. Otherwise the error is ledger.ErrGone.
 func (r *reader) current(ctx context.Context, p *reading, began int64, again bool) (*favfilter.Page, error) {
-	number := p.at.page
-	if p.failed == nil && p.at.err != nil {
-		return nil, p.at.err
+	number := p.at.Page
+	if p.failed == nil && p.at.Err != nil {
+		return nil, p.at.Err
 	}
-	reason, err := r.poller.fault(ctx, number, p.want, statusOf(p.loaded))
+	reason, err := r.fault(ctx, number, p.want, statusOf(p.loaded))
 	switch {
 	case err != nil:
 		return nil, err
 	case p.failed == nil && reason == "":
 		r.rebuilder.large.note(number, p.loaded.Page.Header())
 		return p.loaded.Page, nil
-	case reason == reasonClosed && !(again && p.at.known):
+	case reason == reasonClosed && !(again && p.at.Known):
 		return nil, ledger.ErrGone
 	}
 	page, err := r.fromElsewhere(ctx, p, began, reason)
@@ -324,20 +319,25 @@ func (r *reader) current(ctx context.Context, p *reading, began int64, again boo
 // unused reports whether a missing page is one that never had a key: a shared one of which the
 // ledger had no change. If it had been closed since the last poll, the store would still have it.
 func (r *reader) unused(p *reading) bool {
-	age := time.Duration(r.life.elapsed() - r.poller.follow.start.Load())
-	return p.at.page < ledger.DedicatedPages && p.want == 0 &&
-		r.sequences.of(p.at.page).known.Load() == 0 && age < closedExpiry/2
+	return p.at.Page < ledger.DedicatedPages && p.want == 0 &&
+		r.sequences.Of(p.at.Page).Known.Load() == 0 && r.known.Age() < closedExpiry/2
 }
 
 // arrives waits for changes that are on their way to the store, and reports whether the page then
 // has them all. A change is in the ledger before it is in the page, and nobody can rebuild the page
 // while the ledger cannot be read.
 func (r *reader) arrives(ctx context.Context, p *reading) bool {
-	for pause := arrivalPause; pause < arrivalLimit && r.life.rest(ctx, pause) == nil; pause *= 2 {
+	for pause := arrivalPause; pause < arrivalLimit; pause *= 2 {
+		resume := admission.Pause(ctx)
+		err := r.life.Rest(ctx, pause)
+		resume()
+		if err != nil {
+			return false
+		}
 		one := []reading{*p}
 		one[0].held, one[0].pending = held{}, true
 		_, _ = r.loadAll(ctx, one, nil) // the page has its error
-		if reason, err := r.poller.fault(ctx, p.at.page, p.want, statusOf(one[0].loaded)); one[0].failed == nil && reason == "" && err == nil {
+		if reason, err := r.fault(ctx, p.at.Page, p.want, statusOf(one[0].loaded)); one[0].failed == nil && reason == "" && err == nil {
 			*p = one[0]
 			return true
 		}
@@ -347,13 +347,13 @@ func (r *reader) arrives(ctx context.Context, p *reading) bool {
 
 // fromElsewhere is current for a page that the store does not have, or not as it must be.
 func (r *reader) fromElsewhere(ctx context.Context, p *reading, began int64, reason string) (*favfilter.Page, error) {
-	number := p.at.page
+	number := p.at.Page
 	h := r.rebuilder.held.get(number)
 	if p.failed == nil && h.refused && p.serves(h.page.Header(), reason) {
 		p.source = &r.storage.stats.fromHeld
 		return h.page, nil
 	}
-	if err := r.poller.reachable(); err != nil {
+	if err := r.known.Reachable(); err != nil {
 		return nil, err
 	}
 	if p.failed != nil && h.page != nil && r.upToDate(ctx, p, h.page, began) {
@@ -382,7 +382,7 @@ func (r *reader) fromElsewhere(ctx context.Context, p *reading, began int64, rea
 // ledger cannot be reached, another ledger's page may mean that this process has the wrong ledger.
 func (p *reading) serves(h favfilter.Header, reason string) bool {
 	lacks := reason == PageBehind || reason == PageMissing || reason == PageDamaged
-	return h.Sequence >= p.want && p.at.holds(h) && (p.at.known || lacks)
+	return h.Sequence >= p.want && holds(p.at, h) && (p.at.Known || lacks)
 }
 
 // upToDate reports whether a page that does not come from the store has all writes that were
@@ -390,10 +390,10 @@ func (p *reading) serves(h favfilter.Header, reason string) bool {
 // this process may be unable to reach. So the ledger decides, read since then: by a poll, which
 // readers share, or for this page.
 func (r *reader) upToDate(ctx context.Context, p *reading, page *favfilter.Page, began int64) bool {
-	now := position{user: p.at.user}
-	r.poller.keepUp(ctx, began, &now)
+	now := known.Position{User: p.at.User}
+	r.known.KeepUp(ctx, began, &now)
 	h := page.Header()
-	return now == p.at && now.known && now.holds(h) && h.Sequence >= r.sequences.of(now.page).required.Load()
+	return now == p.at && now.Known && holds(now, h) && h.Sequence >= r.sequences.Of(now.Page).Required.Load()
 }
 
 const (
@@ -411,24 +411,24 @@ const (
 func (r *reader) loadReplica(
 	ctx context.Context, all []reading, ids, compared []favfilter.PageID,
 ) (loaded []favfilter.Loaded, versions []favfilter.Version, ok bool) {
-	if r.replica == nil || len(ids)+len(compared) == 0 || r.life.elapsed() < r.replicaAfter.Load() ||
-		slices.ContainsFunc(all, func(p reading) bool { return p.pending && !p.at.known }) {
+	if r.replica == nil || len(ids)+len(compared) == 0 || r.life.Elapsed() < r.replicaAfter.Load() ||
+		slices.ContainsFunc(all, func(p reading) bool { return p.pending && !p.at.Known }) {
 		return nil, nil, false
 	}
 	limited, cancel := context.WithTimeout(ctx, replicaTimeout)
 	defer cancel()
 	loaded, versions, err := r.replica.Load(limited, ids, compared...)
 	if err == nil && r.sound(ctx, all, loaded) {
-		if r.replicaOutage.worked(r.life.elapsed()) {
+		if r.replicaOutage.worked(r.life.Elapsed()) {
 			r.storage.log.InfoContext(ctx, "replicas can be read again")
 		}
 		return loaded, versions, true
 	}
 	if err != nil && ctx.Err() == nil {
-		if r.replicaOutage.failed(r.life.elapsed()) {
+		if r.replicaOutage.failed(r.life.Elapsed()) {
 			r.storage.log.WarnContext(ctx, "a replica cannot be read: feeds come from the primary", "error", err)
 		}
-		r.replicaAfter.Store(r.life.elapsed() + int64(replicaPause))
+		r.replicaAfter.Store(r.life.Elapsed() + int64(replicaPause))
 	}
 	r.storage.stats.pastReplica.Add(1)
 	return nil, nil, false
@@ -451,11 +451,11 @@ func (r *reader) sound(ctx context.Context, all []reading, loaded []favfilter.Lo
 			st, loaded = statusOf(loaded[0]), loaded[1:]
 		}
 		judge := func() {
-			if reason, err := r.poller.fault(ctx, p.at.page, p.want, st); reason != "" || err != nil {
+			if reason, err := r.fault(ctx, p.at.Page, p.want, st); reason != "" || err != nil {
 				unsound.Store(true)
 			}
 		}
-		if r.poller.above(p.at.page, st.Header.Sequence) {
+		if r.known.Above(p.at.Page, st.Header.Sequence) {
 			asked.Go(judge)
 		} else {
 			judge()

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/feedfilter/feedfilter/activity/ledger"
+	"github.com/feedfilter/feedfilter/activity/pages/known"
 	"github.com/feedfilter/feedfilter/favfilter"
 	"github.com/feedfilter/feedfilter/internal/admission"
 	"github.com/feedfilter/feedfilter/internal/faulttest"
@@ -172,9 +173,7 @@ func (p *member) behind(t *testing.T, user string) {
 	time.Sleep(2 * time.Minute)
 	p.way.cut(false)
 	p.want(t, user, "hide", "before", true)
-	if got := access(p.poller.follow.access.Load()); got != behind {
-		t.Fatalf("the ledger's state is %d, want behind", got)
-	}
+	p.wantAccess(t, known.Behind)
 }
 
 // Polls fail, and the user moves while a feed reads the page. The feed asks for the same user
@@ -233,7 +232,7 @@ func TestReplicaWhilePollsFail(t *testing.T) {
 	g.record(t, true, add("1", "hide", "p"))
 	replica.catchUp(t, 0)
 	fail := func(context.Context) error { return faulttest.ErrInjected }
-	g.poller.ledger = g.ledger.Around(before(fail, "changed"))
+	g.useAround(before(fail, "changed"))
 	g.want(t, "1", "hide", "p", true)
 	g.wantReads(t, 1, 0, 1) // the first write makes the page
 }
@@ -246,7 +245,7 @@ func TestRefusedFeedBeginsAPoll(t *testing.T) {
 		user := a.usersOn(t, 1, 1)[0]
 		b.pollNow(t)
 		b.way.cut(true)
-		<-b.poller.poll().done
+		_ = b.known.PollSince(t.Context(), b.life.Elapsed())
 		a.losePages(t, 1)
 		time.Sleep(2 * time.Minute)
 		b.wantUnavailable(t, "the ledger is gone", user)
@@ -311,9 +310,9 @@ func TestLedgerAnswersDuringAPing(t *testing.T) {
 					_, _ = b.view(t.Context(), user)
 					close(ended)
 				}()
-				time.Sleep(pingAfter + time.Millisecond)
+				time.Sleep(known.PingAfter + time.Millisecond)
 				answer(t, b, user)
-				time.Sleep(pingTimeout)
+				time.Sleep(known.PingTimeout)
 				muted.pings.Store(-1)
 				<-ended
 				time.Sleep(2 * time.Minute)
@@ -327,7 +326,7 @@ func TestLedgerAnswersDuringAPing(t *testing.T) {
 // lose has the store lose a hide that p acknowledges.
 func (p *member) lose(t *testing.T, user string) {
 	t.Helper()
-	lost := setBack(t, p.store, p.layout.pageID(p.pageOf(user)))
+	lost := setBack(t, p.store, p.layout.PageID(p.pageOf(user)))
 	p.record(t, true, add(user, "hide", "lost"))
 	lost()
 }
@@ -345,7 +344,7 @@ func TestLedgerEndsDuringAQuestion(t *testing.T) {
 		muted.pings.Store(1)
 		start := time.Now()
 		b.want(t, user, "hide", "before", true)
-		if took := time.Since(start); took >= questionTimeout {
+		if took := time.Since(start); took >= known.QuestionTimeout {
 			t.Errorf("the feed took %v, although the second ping was not answered", took)
 		}
 	})
@@ -406,14 +405,14 @@ func TestPollSince(t *testing.T) {
 		b := w.open(t, Config{})
 		pass := make(chan struct{})
 		b.way.polled = func() { <-pass }
-		b.poller.poll()
+		b.known.Poll()
 		time.Sleep(time.Second)
-		since, done := b.life.elapsed(), make(chan error)
-		go func() { done <- b.poller.pollSince(t.Context(), since) }()
+		since, done := b.life.Elapsed(), make(chan error)
+		go func() { done <- b.known.PollSince(t.Context(), since) }()
 		synctest.Wait()
 		close(pass)
 		must(t, <-done)
-		if start := b.poller.follow.start.Load(); start < since {
+		if start := b.polledAt(); start < since {
 			t.Errorf("the last poll began %v too early", time.Duration(since-start))
 		}
 	})
@@ -446,7 +445,7 @@ func TestReach(t *testing.T) {
 		} {
 			reached := script(c.answers...)
 			before := b.Stats().Polls
-			err := b.poller.reach(t.Context(), func(s []ledger.Source) (bool, error) {
+			err := b.known.Reach(t.Context(), func(s []ledger.Source) (bool, error) {
 				done, err := reached(s)
 				if errors.Is(err, errNotYet) {
 					return false, nil
@@ -461,12 +460,43 @@ func TestReach(t *testing.T) {
 		never := func([]ledger.Source) (bool, error) { return false, nil }
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if err := b.poller.reach(ctx, never); !errors.Is(err, context.DeadlineExceeded) {
+		if err := b.known.Reach(ctx, never); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("never: error %v, want that of the context", err)
 		}
 		b.way.cut(true)
-		if err := b.poller.reach(t.Context(), never); dependency(err) != "ledger" {
+		if err := b.known.Reach(t.Context(), never); dependency(err) != "ledger" {
 			t.Errorf("while polls fail: error %v, want ledger unavailable", err)
+		}
+	})
+}
+
+// This process records changes of a source while a poll is in progress, which may lack them. A feed
+// that waits for the source hears of the next poll, too, and does not pause before it.
+func TestReachAfterStep(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		b := w.open(t, Config{})
+		began := make(chan int64, 9) // the last poll, whenever the sources are looked at
+		done := make(chan error)
+		go func() {
+			done <- b.known.Reach(t.Context(), func([]ledger.Source) (bool, error) {
+				began <- b.polledAt()
+				return len(began) == 3, nil
+			})
+		}()
+		synctest.Wait()
+		pass := make(chan struct{})
+		b.way.polled = func() { b.way.polled = nil; <-pass }
+		b.known.Poll()
+		time.Sleep(time.Millisecond)
+		stepped := b.life.Elapsed()
+		b.known.Stepped()
+		synctest.Wait()
+		close(pass)
+		must(t, <-done)
+		<-began
+		<-began
+		if third := <-began; third < stepped || third >= stepped+int64(known.ReachPause) {
+			t.Errorf("the sources are looked at again after a poll %v after the step", time.Duration(third-stepped))
 		}
 	})
 }

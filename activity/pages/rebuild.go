@@ -50,22 +50,20 @@ type rebuilder struct {
 	maxSharedKeys int // a user with more keys gets a dedicated page
 	large         largePages
 	held          *heldPages
-	rebuilds      rebuilds
+	rebuilds      *rebuilds
 	heavy         func(hash uint64) // set by the applier: called for a user with too many keys for a shared page
 }
 
-func newRebuilder(p *poller, c Config) *rebuilder {
-	b := &rebuilder{
-		core:          core{p.life, p.storage, p, p.sequences, p.layout, p.due},
+func newRebuilder(shared core, r *rebuilds, c Config) *rebuilder {
+	return &rebuilder{
+		core:          shared,
 		kinds:         c.Kinds,
 		maxSharedKeys: c.MaxSharedKeys,
 		large:         largePages{least: largePage},
 		held:          newHeldPages(c.ListCache),
-		rebuilds:      newRebuilds(c.OnRebuild),
+		rebuilds:      r,
 		heavy:         func(uint64) {},
 	}
-	b.poller.recovered = b.rebuilds.endPauses
-	return b
 }
 
 // flight is one rebuild of one page. Its results may be read once done is closed.
@@ -90,7 +88,7 @@ type flight struct {
 type failure struct {
 	err   error
 	times int
-	until int64 // end of the pause, as [Pages.elapsed]
+	until int64 // end of the pause, as [lifecycle.Lifecycle.Elapsed]
 	// slow is set if the ledger took too long. The page is then read in parts.
 	slow bool
 }
@@ -146,8 +144,8 @@ func (b *rebuilder) inParts(number uint32) bool {
 	return b.rebuilds.failed[number].slow || b.large.has(number)
 }
 
-func newRebuilds(onRebuild func(reason string, took time.Duration, err error)) rebuilds {
-	return rebuilds{
+func newRebuilds(onRebuild func(reason string, took time.Duration, err error)) *rebuilds {
+	return &rebuilds{
 		onRebuild: onRebuild,
 		flights:   make(map[uint32]*flight),
 		slots:     make(chan struct{}, maxRebuilds),
@@ -210,7 +208,7 @@ func (b *rebuilder) join(number uint32, reason string, most int) (f *flight, joi
 	if f := b.rebuilds.flights[number]; f != nil {
 		return f, true, nil
 	}
-	if f := b.rebuilds.failed[number]; b.life.elapsed() < f.until {
+	if f := b.rebuilds.failed[number]; b.life.Elapsed() < f.until {
 		return nil, false, Unavailable("ledger", fmt.Errorf("%w (failed %d times, retry later)", f.err, f.times))
 	}
 	if len(b.rebuilds.flights) >= most {
@@ -247,7 +245,7 @@ func (b *rebuilder) run(f *flight, number uint32, reason string) {
 	if b.rebuilds.onRebuild != nil && !errors.Is(f.err, ledger.ErrGone) {
 		b.rebuilds.onRebuild(reason, took, cmp.Or(f.err, f.storeErr))
 	}
-	b.rebuilds.done(number, f.err, took, b.life.elapsed())
+	b.rebuilds.done(number, f.err, took, b.life.Elapsed())
 	if f.err == nil {
 		b.storage.log.Debug("page rebuilt", slog.Any("page", number), slog.String("reason", reason),
 			slog.Any("keys", f.page.Header().Count), slog.Any("sequence", f.page.Header().Sequence), tookSince(start))
@@ -259,7 +257,7 @@ func (b *rebuilder) run(f *flight, number uint32, reason string) {
 func (b *rebuilder) runIn(slots chan struct{}, limit time.Duration, f *flight, number uint32, large bool) (start time.Time) {
 	slots <- struct{}{}
 	defer func() { <-slots }()
-	ctx, cancel := context.WithTimeout(b.life.base, limit)
+	ctx, cancel := context.WithTimeout(b.life.Base, limit)
 	defer cancel()
 	start = time.Now()
 	f.err = b.remakePage(ctx, number, f, large)
@@ -275,18 +273,18 @@ func tookSince(start time.Time) slog.Attr {
 // after it. So the image has all that the page had. It may replace a page of the same sequence, or
 // of a sequence that the ledger never had.
 func (b *rebuilder) remakePage(ctx context.Context, number uint32, f *flight, large bool) error {
-	id := b.layout.pageID(number)
+	id := b.layout.PageID(number)
 	var seen favfilter.Version
 	loaded, _, storeErr := b.storage.loadWithin(ctx, patience(large), []favfilter.PageID{id}, nil)
 	if storeErr == nil {
 		seen = loaded[0].Version
 	}
-	f.current = b.life.elapsed()
+	f.current = b.life.Elapsed()
 	keys, err := b.readKeys(ctx, number, large)
 	if err != nil {
 		return fmt.Errorf("rebuild page %d: %w", number, err)
 	}
-	b.sequences.of(number).learn(keys.state.Sequence)
+	b.sequences.Of(number).Learn(keys.state.Sequence)
 	for _, hash := range keys.heavy {
 		b.heavy(hash)
 	}
@@ -300,7 +298,7 @@ func (b *rebuilder) remakePage(ctx context.Context, number uint32, f *flight, la
 		expire = emptyExpiry
 	}
 	if storeErr == nil {
-		offered = b.life.elapsed()
+		offered = b.life.Elapsed()
 		f.placed, storeErr = b.storage.store.Replace(ctx, favfilter.Replacement{ID: id, Page: f.page, Seen: seen, Newer: true, Expire: expire})
 	}
 	if f.storeErr = storeErr; storeErr != nil {
@@ -339,10 +337,10 @@ func (b *rebuilder) readKeys(ctx context.Context, number uint32, large bool) (ke
 		return nil
 	}
 	if large {
-		keys.state, err = b.poller.ledger.EachRow(ctx, number, each)
+		keys.state, err = b.ledger.EachRow(ctx, number, each)
 	} else {
 		var rows []ledger.Row
-		if rows, keys.state, err = b.poller.ledger.Keys(ctx, number); err == nil {
+		if rows, keys.state, err = b.ledger.Keys(ctx, number); err == nil {
 			err = each(rows)
 		}
 	}
@@ -369,7 +367,7 @@ func (b *rebuilder) imageOf(number uint32, parts [][]favfilter.Hash, s ledger.Pa
 			Identity: b.storage.identity,
 			Shape:    shape,
 			Left:     uint32(s.Left & favfilter.LeftMask),
-			Number:   b.layout.slot(number),
+			Number:   b.layout.Slot(number),
 			Sequence: s.Sequence,
 			Build:    favfilter.RandomID(),
 		})
@@ -479,4 +477,89 @@ func (b *rebuilder) putInPlace(ctx context.Context, at PageAt, reason string) er
 		}
 	}
 	return fmt.Errorf("it was changed %d times meanwhile", repairTries)
+}
+
+// closePage overwrites a page with a closed one. A reader of a closed page polls the ledger to
+// learn where the page's users are.
+//
+// Until this process polls, it still looks for these users on this page. It then accepts neither a
+// held copy nor an older page that the store was set back to.
+func (b *rebuilder) closePage(ctx context.Context, number uint32) error {
+	b.sequences.Of(number).Required.Raise(closedSequence)
+	page, err := b.imageOf(number, nil, ledger.PageState{Sequence: closedSequence})
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, applyTimeout)
+	defer cancel()
+	// If Replace stores nothing, a closed page is already there.
+	_, err = b.storage.store.Replace(ctx, favfilter.Replacement{
+		ID: b.layout.PageID(number), Page: page, Newer: true, Expire: closedExpiry,
+	})
+	if err != nil {
+		return fmt.Errorf("close page %d: %w", number, Unavailable("pages", err))
+	}
+	return nil
+}
+
+// allKeys reads all rows of a page without their times. Rows of one user and kind are adjacent, but
+// a large page may have several such runs.
+func (b *rebuilder) allKeys(ctx context.Context, number uint32) ([]ledger.Row, ledger.PageState, error) {
+	rows, s, err := b.ledger.Keys(ctx, number)
+	if !errors.Is(err, ledger.ErrLargePage) {
+		return rows, s, err
+	}
+	s, err = b.ledger.EachRow(ctx, number, func(some []ledger.Row) error {
+		for _, row := range some {
+			if n := len(rows); n > 0 && rows[n-1].Owner == row.Owner {
+				row.Owner = rows[n-1].Owner // one string for all
+			}
+			row.Since, row.Until = time.Time{}, time.Time{}
+			rows = append(rows, row)
+		}
+		return nil
+	})
+	return rows, s, err
+}
+
+// Rebuilt describes a page that was rebuilt.
+type Rebuilt struct {
+	Number   uint32
+	Sequence uint64
+	Keys     int
+	Bytes    int // bits and collision bitmap
+	Took     time.Duration
+}
+
+// RebuildPage rebuilds a page from the ledger, whatever its state, and returns once the page is in
+// the store. Errors are [ErrNoPage], an [*UnavailableError], or that of ctx.
+func (p *Pages) RebuildPage(ctx context.Context, number uint32) (Rebuilt, error) {
+	if !p.layout.InUse(number) {
+		return Rebuilt{}, fmt.Errorf("rebuild page %d: %w", number, ErrNoPage)
+	}
+	start := time.Now()
+	f, err := p.rebuilder.rebuild(ctx, number, p.sequences.Of(number).Required.Load(), "asked for", maxFlights)
+	if errors.Is(err, ledger.ErrGone) {
+		return Rebuilt{}, fmt.Errorf("rebuild page %d: %w", number, ErrNoPage)
+	}
+	if err == nil {
+		err = Unavailable("pages", f.storeErr)
+	}
+	if err != nil {
+		return Rebuilt{}, err
+	}
+	st := f.page.Status()
+	return Rebuilt{
+		Number: number, Sequence: st.Header.Sequence, Keys: int(st.Header.Count), Bytes: int(st.Size.Bytes), Took: time.Since(start),
+	}, nil
+}
+
+// ofFirst returns how many of rows belong to the user of the first row. The rows are in order of
+// hash.
+func ofFirst(rows []ledger.Row) int {
+	n := 1
+	for n < len(rows) && rows[n].Hash == rows[0].Hash {
+		n++
+	}
+	return n
 }

@@ -292,7 +292,7 @@ func TestRebuildExpiryOfADedicatedPage(t *testing.T) {
 		rebuild := func() (expires time.Time) {
 			t.Helper()
 			must(t, a.rebuilder.remake(t.Context(), page, 0, "test"))
-			_, expires = w.store.Get(a.layout.pageID(page))
+			_, expires = w.store.Get(a.layout.PageID(page))
 			return expires
 		}
 		if got := rebuild(); !got.IsZero() {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/feedfilter/feedfilter/activity/ledger"
+	"github.com/feedfilter/feedfilter/activity/pages/known"
 	"github.com/feedfilter/feedfilter/favfilter"
 	"github.com/feedfilter/feedfilter/internal/redistest"
 )
@@ -119,8 +120,8 @@ func TestRebuildsWhileRedisRefusesWrites(t *testing.T) {
 				t.Errorf("while the ledger hangs: %d rebuilds, %d views of held pages", made, from.FromHeld)
 			}
 			hanging.hangs.Store(false)
-			for g.poller.reachable() != nil {
-				<-g.poller.poll().done
+			for g.known.Reachable() != nil {
+				_ = g.known.PollSince(t.Context(), g.life.Elapsed())
 			}
 			state[1](t, server)
 			g.recordEach(t, users, "p3")
@@ -142,9 +143,9 @@ func sum(counts map[string]uint64) (all uint64) {
 // its user.
 func TestHeldPageServes(t *testing.T) {
 	const required = 5
-	at := func(known bool) position { return position{left: 2, known: known} }
+	at := func(current bool) known.Position { return known.Position{Left: 2, Known: current} }
 	for name, c := range map[string]struct {
-		at       position
+		at       known.Position
 		sequence uint64
 		left     uint32
 		reason   string

@@ -108,7 +108,7 @@ func TestReplicaWithoutLedger(t *testing.T) {
 	other := newRigWith(t, g.store, g.ledger)
 	other.record(t, true, add("1", "hide", "q"))
 	fail := func(context.Context) error { return faulttest.ErrInjected }
-	g.poller.ledger = g.ledger.Around(before(fail, "changed", "ping", "place", "sequence"))
+	g.useAround(before(fail, "changed", "ping", "place", "sequence"))
 	if got := g.check(t, "1", "hide", "q"); !got {
 		t.Errorf("another process's write is missed")
 	}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/feedfilter/feedfilter/activity/ledger"
+	"github.com/feedfilter/feedfilter/activity/pages/known"
 	"github.com/feedfilter/feedfilter/favfilter"
 	"github.com/feedfilter/feedfilter/favfilter/redisstore"
 	"github.com/feedfilter/feedfilter/internal/faulttest"
@@ -27,6 +28,18 @@ type rig struct {
 	now    atomic.Int64 // unix nanoseconds
 	file   string
 	bound  time.Duration // default -1: every View asks the ledger
+	// meets is what the next calls of the Pages to the ledger meet: see useAround.
+	meets atomic.Pointer[ledger.Around]
+}
+
+// useAround lets the calls of the open Pages to the ledger go through around.
+func (g *rig) useAround(around ledger.Around) { g.meets.Store(&around) }
+
+func (g *rig) around(ctx context.Context, c *ledger.Call, next func(ctx context.Context) error) error {
+	if around := g.meets.Load(); around != nil {
+		return (*around)(ctx, c, next)
+	}
+	return next(ctx)
 }
 
 // newLedger returns a new ledger, until the test ends.
@@ -86,7 +99,7 @@ func (g *rig) open(t testing.TB, l *ledger.Ledger, s favfilter.Store) {
 func (g *rig) tryOpen(t testing.TB, l *ledger.Ledger, s favfilter.Store) error {
 	t.Helper()
 	r, err := openPages(t.Context(), Config{
-		Ledger:         l,
+		Ledger:         l.Around(g.around),
 		Store:          s,
 		StalenessBound: cmp.Or(g.bound, -1),
 		Passive:        true,
@@ -165,9 +178,23 @@ func (g *rig) inspectOne(t *testing.T, page uint32) *PageInside {
 	return p
 }
 
+// polledAt returns when the last successful poll began, as elapsed.
+func (g *rig) polledAt() int64 {
+	age := g.known.Age()
+	return g.life.Elapsed() - int64(age) // a nanosecond or a few later
+}
+
+// wantAccess fails unless the ledger can be read as it should.
+func (g *rig) wantAccess(t *testing.T, want known.Access) {
+	t.Helper()
+	if got := g.known.Access(); got != want {
+		t.Fatalf("access %d to the ledger, want %d", got, want)
+	}
+}
+
 func (g *rig) hashOf(user string) uint64 { return UserHash(g.storage.identity.Seed, user) }
 
-func (g *rig) pageOf(user string) uint32 { return g.layout.pageOf(g.hashOf(user)) }
+func (g *rig) pageOf(user string) uint32 { return g.layout.PageOf(g.hashOf(user)) }
 
 // userOn returns a user of the page.
 func (g *rig) userOn(page uint32) string {
@@ -238,7 +265,7 @@ func (g *rig) losePages(t *testing.T, pages ...uint32) {
 		pages = g.allPages(t)
 	}
 	for _, page := range pages {
-		losePage(t, g.store, g.layout.pageID(page))
+		losePage(t, g.store, g.layout.PageID(page))
 	}
 }
 

@@ -155,7 +155,7 @@ func (w *world) leave(t *testing.T) {
 
 // pageIn returns the user's page in a layout.
 func (g *rig) pageIn(pages uint32, user string) uint32 {
-	return g.layout.id.PageIn(pages, g.hashOf(user))
+	return g.layout.PageIn(pages, g.hashOf(user))
 }
 
 // header returns the header of a page in the store; zero if it is missing.
@@ -167,7 +167,7 @@ func (w *world) header(t *testing.T, page uint32) favfilter.Header {
 // headerOf is header for a dedicated page that the process knows of.
 func (w *world) headerOf(t *testing.T, p *member, page uint32) favfilter.Header {
 	t.Helper()
-	loaded, _, err := w.store.Load(t.Context(), []favfilter.PageID{p.layout.pageID(page)})
+	loaded, _, err := w.store.Load(t.Context(), []favfilter.PageID{p.layout.PageID(page)})
 	must(t, err)
 	if loaded[0].Page == nil {
 		return favfilter.Header{}

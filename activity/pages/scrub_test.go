@@ -16,10 +16,10 @@ import (
 	"github.com/feedfilter/feedfilter/internal/redistest"
 )
 
-// scrubAll scrubs every page once.
+// scrubAll scrubs every page once, and looks again at those that may get a change yet.
 func (g *rig) scrubAll() {
 	s := scrub{}
-	for n := 0; n < g.layout.pages().len(); n += scrubChunk {
+	for n := 0; n < g.layout.Pages().Len(); n += scrubChunk {
 		g.scrubber.scrubStep(&s)
 	}
 	g.workDue()
@@ -27,7 +27,7 @@ func (g *rig) scrubAll() {
 
 // workDue works on all pages that are due, or will be.
 func (g *rig) workDue() {
-	for g.scrubber.workDue(math.MaxInt64) {
+	for g.scrubber.workDue(&scrub{}, math.MaxInt64) {
 	}
 }
 
@@ -44,12 +44,12 @@ func (g *rig) allPages(t *testing.T) (pages []uint32) {
 	t.Helper()
 	p, err := g.ledger.Changed(t.Context(), "", func(uint32, ledger.PageState) error { return nil })
 	must(t, err)
-	first := g.layout.id.PageIn(p.Layouts.Current, 0)
+	first := g.layout.PageIn(p.Layouts.Current, 0)
 	for n := range p.Layouts.Current {
 		pages = append(pages, first+n)
 	}
 	for hash, page := range p.Owners {
-		g.layout.dedicate(hash, page)
+		g.layout.Dedicate(hash, page)
 		pages = append(pages, page)
 	}
 	slices.Sort(pages)
@@ -62,7 +62,7 @@ func (g *rig) wantWhole(t *testing.T) {
 	for _, page := range g.allPages(t) {
 		rows, s, err := g.ledger.Keys(t.Context(), page)
 		must(t, err)
-		loaded, _, err := g.store.Load(t.Context(), []favfilter.PageID{g.layout.pageID(page)})
+		loaded, _, err := g.store.Load(t.Context(), []favfilter.PageID{g.layout.PageID(page)})
 		must(t, err)
 		p := loaded[0].Page
 		if p == nil {
@@ -109,7 +109,7 @@ func TestScrubRepairs(t *testing.T) {
 	}
 	all := uint64(0) // number of pages with users
 	for page := range g.storage.identity.Pages {
-		if g.sequences.of(page).known.Load() > 0 {
+		if g.sequences.Of(page).Known.Load() > 0 {
 			all++
 		}
 	}
@@ -206,7 +206,7 @@ func TestVerifyWhileWritten(t *testing.T) {
 	g := newRig(t, &favfilter.Memory{}, 1)
 	g.record(t, true, add("1", "hide", "p"))
 	write := sync.OnceFunc(func() { g.record(t, true, add("1", "hide", "q")) })
-	g.poller.ledger = g.ledger.Around(before(func(context.Context) error {
+	g.useAround(before(func(context.Context) error {
 		write()
 		return nil
 	}, "keys"))
@@ -329,11 +329,99 @@ func TestScrubPace(t *testing.T) {
 		if s := p.Stats(); s.Alarms != 1 || s.Found["missing"] < pages/2 {
 			t.Errorf("%d alarms, found %v", s.Alarms, s.Found)
 		}
+		var lost []func()
+		for page := range p.Identity().Pages {
+			lost = append(lost, setBack(t, store, favfilter.PageID{Number: page}))
+		}
+		for i := range some {
+			some[i].Target = "q"
+		}
+		_, err = p.Record(t.Context(), some)
+		must(t, err)
+		for _, lose := range lost {
+			lose()
+		}
+		// The scrub looks again before it takes a page for lost.
+		time.Sleep(pages/(rate*lossSpeed)*time.Second + p.known.Interval() + 2*time.Second)
+		if s := p.Stats(); s.Alarms != 2 || s.Found["behind"] != pages {
+			t.Errorf("%d alarms after all pages were set back, found %v", s.Alarms, s.Found)
+		}
+		usual()
+		if s := p.Stats(); s.Alarms != 2 {
+			t.Errorf("%d alarms, want that of each loss", s.Alarms)
+		}
 	})
 }
 
+// A scrub also speeds up if it takes a step only every half minute, and counts one loss.
+func TestScrubPaceAtALowRate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const pages, rate = 1 << 9, 2
+		store := &peekStore{}
+		p := startProcess(t, newLedger(t, pages), store, Config{ScrubRate: rate})
+		var some []act
+		for i := range 20 * pages { // on every page
+			some = append(some, add(fmt.Sprint("u", i), "hide", "p"))
+		}
+		_, err := p.Record(t.Context(), some)
+		must(t, err)
+		for page := range p.Identity().Pages {
+			losePage(t, store, favfilter.PageID{Number: page})
+		}
+		const first, all = scrubChunk / rate * time.Second, pages / (rate * lossSpeed) * time.Second
+		time.Sleep(first + all + 5*time.Second)
+		if s := p.Stats(); s.Alarms != 1 || s.Found["missing"] != pages {
+			t.Errorf("%d alarms, found %v, want all %d pages", s.Alarms, s.Found, pages)
+		}
+	})
+}
+
+// A page may be behind the ledger because a write is on its way to it. The scrub leaves that to the
+// write. If the write does not arrive, the page is rebuilt, even if others follow all the time.
+func TestScrubLeavesWritesInFlight(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, store := newLedger(t, 4), &delayedStore{Store: &favfilter.Memory{}}
+		p := startProcess(t, l, store, Config{ScrubRate: 1000})
+		write := func(round int) {
+			_, err := p.Record(t.Context(), someActivities(round))
+			must(t, err)
+		}
+		store.delay.Store(int64(p.StalenessBound() / 3)) // so that most polls find a write in flight
+		write(0)                                         // makes the pages
+		for round := range 100 {
+			write(round + 1)
+		}
+		s := p.Stats()
+		if len(s.Found) > 0 || s.Alarms > 0 || s.Rebuilds[PageBehind] > 0 || s.Scrubbed < 4*100 {
+			t.Errorf("%d pages compared, found %v, %d alarms, rebuilt %v", s.Scrubbed, s.Found, s.Alarms, s.Rebuilds)
+		}
+		lose := setBack(t, store, favfilter.PageID{Number: 2})
+		write(101)
+		lose()
+		for round := range 20 {
+			write(102 + round)
+		}
+		if s := p.Stats(); s.Found[PageBehind] > 1 {
+			t.Errorf("found %v, want one page at most: a write rebuilds it, too", s.Found)
+		}
+		p.ledger = l
+		p.wantWhole(t)
+	})
+}
+
+// delayedStore is a store whose changes take some time.
+type delayedStore struct {
+	favfilter.Store
+	delay atomic.Int64 // in nanoseconds
+}
+
+func (s *delayedStore) Apply(ctx context.Context, batches []favfilter.Batch) []favfilter.Result {
+	time.Sleep(time.Duration(s.delay.Load()))
+	return s.Store.Apply(ctx, batches)
+}
+
 // A change whose writer died before it reached the page is there within three polls, without any
-// View.
+// View. So is a second one, which comes while the background work waits for the first.
 func TestSweep(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, store := newLedger(t, 16), &favfilter.Memory{}
@@ -343,13 +431,23 @@ func TestSweep(t *testing.T) {
 		must(t, err)
 		for round := range 20 {
 			time.Sleep(time.Duration(round) * 31 * time.Millisecond)
-			var changes []ledger.Change
-			for _, a := range someActivities(round + 1) {
-				changes = append(changes, changeOf(p.Pages, a, time.Now()))
+			die := func(round int) {
+				var changes []ledger.Change
+				for _, a := range someActivities(round) {
+					changes = append(changes, changeOf(p.Pages, a, time.Now()))
+				}
+				_, err := l.Record(t.Context(), time.Now(), changes)
+				must(t, err)
 			}
-			_, err := l.Record(t.Context(), time.Now(), changes)
-			must(t, err)
-			time.Sleep(3 * p.poller.follow.pollInterval())
+			die(2*round + 1)
+			if round%2 == 0 {
+				must(t, p.known.PollSince(t.Context(), p.life.Elapsed()))
+				time.Sleep(p.known.Interval() / 4)
+				_, err := p.Record(t.Context(), someActivities(2*round+1)) // the first arrives after all
+				must(t, err)
+				die(2*round + 2)
+			}
+			time.Sleep(3 * p.known.Interval())
 			synctest.Wait()
 			p.wantWhole(t)
 		}

@@ -51,7 +51,7 @@ func (sc *Scrubber) Scrub(rate int) (started bool, err error) {
 		return false, nil
 	}
 	p := ScrubProgress{Running: true, Started: time.Now()}
-	if !sc.life.background(func() { sc.scrubRound(cmp.Or(rate, askedRate), p) }) {
+	if !sc.life.Background(func() { sc.scrubRound(cmp.Or(rate, askedRate), p) }) {
 		return false, ErrClosed
 	}
 	sc.asked.last = p
@@ -60,24 +60,26 @@ func (sc *Scrubber) Scrub(rate int) (started bool, err error) {
 
 // scrubRound compares all pages. It notes the progress after every 64 pages or fewer.
 func (sc *Scrubber) scrubRound(rate int, p ScrubProgress) {
-	pages, survey := sc.layout.pages(), newSurvey()
-	p.All, p.Found = pages.len(), make(map[string]int)
+	pages, survey := sc.layout.Pages(), newSurvey()
+	p.All, p.Found = pages.Len(), make(map[string]int)
 	for p.Running {
 		begun := time.Now()
-		some := pages.chunk(p.Done)
-		c := sc.compare(some, pageTimeout, len(some), survey)
-		for _, m := range c.found {
+		some := pages.Chunk(p.Done, scrubChunk)
+		found, compared := sc.compare(some, survey)
+		for _, m := range found {
 			p.Found[m.reason]++
 		}
-		p.Failed += c.failed
-		p.Unasked += len(some) - c.compared
+		failed := sc.repair(found, pageTimeout, len(some))
+		survey.Faulty += failed
+		p.Failed += failed
+		p.Unasked += len(some) - compared
 		if p.Done += len(some); p.Done < p.All {
 			sc.noteScrub(p)
-			p.Err = sc.life.rest(sc.life.base, max(0, time.Duration(len(some))*time.Second/time.Duration(rate)-time.Since(begun)))
+			p.Err = sc.life.Rest(sc.life.Base, max(0, time.Duration(len(some))*time.Second/time.Duration(rate)-time.Since(begun)))
 		}
 		p.Running = p.Done < p.All && p.Err == nil
 	}
-	if survey.Whole = survey.Looked == p.All && sc.layout.pages().first == pages.first; survey.Whole {
+	if survey.Whole = survey.Looked == p.All && sc.layout.Pages().First == pages.First; survey.Whole {
 		sc.publish(survey)
 	}
 	p.Ended = time.Now()

@@ -1,10 +1,9 @@
 package pages
 
 import (
-	"maps"
-	"sync"
-	"sync/atomic"
 	"time"
+
+	"github.com/feedfilter/feedfilter/activity/pages/known"
 )
 
 // Stats holds the counts of [Pages] or [Alone] since they were opened, and some current values.
@@ -49,78 +48,9 @@ type Stats struct {
 	LedgerDown bool `json:"ledger_down"` // the last poll failed
 }
 
-// counters holds the counts of Stats.
-type counters struct {
-	scrubbed, scrubRounds, verified, alarms atomic.Uint64
-	polls, pollsFailed                      atomic.Uint64
-	fromStore, fromLedger, fromHeld         atomic.Uint64
-	fromReplica, pastReplica                atomic.Uint64
-	withoutPage, ended                      atomic.Uint64
-
-	survey   atomic.Pointer[Survey] // of the last round of the scrub; nil without a ledger
-	roundEnd atomic.Int64           // when that round ended, as elapsed; 0: none has
-	scrubAt  atomic.Uint32
-
-	mu     sync.Mutex
-	faults map[string]uint64
-}
-
-// load returns the load of the last complete round of the scrub; zero before its end. shared is the
-// number of shared pages now: a reshape since then has spread the same keys over more.
-func (c *counters) load(shared int) load {
-	s := c.survey.Load()
-	if !s.Whole || s.load.pages == 0 {
-		return load{}
-	}
-	return load{pages: s.load.pages * shared / s.load.shared, shared: shared, keys: s.load.keys}
-}
-
-// found counts a page at fault.
-func (c *counters) found(reason string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.faults == nil {
-		c.faults = make(map[string]uint64)
-	}
-	c.faults[reason]++
-}
-
-// count counts a view from a source, or from the ledger if the store failed.
-func (c *counters) count(source *atomic.Uint64, err error) {
-	if err != nil {
-		source = &c.fromLedger
-	}
-	source.Add(1)
-}
-
-// counts returns the current counts.
-func (c *counters) counts() Stats {
-	s := Stats{
-		Scrubbed:    c.scrubbed.Load(),
-		ScrubRounds: c.scrubRounds.Load(),
-		Verified:    c.verified.Load(),
-		Alarms:      c.alarms.Load(),
-		Polls:       c.polls.Load(),
-		PollsFailed: c.pollsFailed.Load(),
-
-		FromStore:   c.fromStore.Load(),
-		FromLedger:  c.fromLedger.Load(),
-		FromReplica: c.fromReplica.Load(),
-		PastReplica: c.pastReplica.Load(),
-		FromHeld:    c.fromHeld.Load(),
-		WithoutPage: c.withoutPage.Load(),
-		Ended:       c.ended.Load(),
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	s.Found = maps.Clone(c.faults)
-	return s
-}
-
 // TakePollAge returns the largest PollAge since the previous call.
 func (p *Pages) TakePollAge() time.Duration {
-	f := &p.poller.follow
-	return time.Duration(max(f.peak.Swap(0), p.life.elapsed()-f.start.Load()))
+	return p.known.TakePeakAge()
 }
 
 // Stats returns the current counts.
@@ -128,14 +58,15 @@ func (p *Pages) Stats() Stats {
 	s := p.storage.stats.counts()
 	s.Waiting = p.committer.waiting.Load()
 	s.PagesDown = p.storage.storeDown.Load()
-	s.LedgerDown = access(p.poller.follow.access.Load()) == unreachable
-	s.PollAge = time.Duration(p.life.elapsed() - p.poller.follow.start.Load())
-	s.ScrubAge = time.Duration(p.life.elapsed() - p.storage.stats.roundEnd.Load())
+	s.LedgerDown = p.known.Access() == known.Unreachable
+	s.Polls, s.PollsFailed = p.known.Polls()
+	s.PollAge = p.known.Age()
+	s.ScrubAge = time.Duration(p.life.Elapsed() - p.storage.stats.roundEnd.Load())
 	s.ScrubRate = int(p.scrubber.rate.Load())
-	pages := p.layout.pages()
-	s.ScrubAt, s.ScrubPages = p.storage.stats.scrubAt.Load(), uint32(pages.len())
-	s.SharedPages, s.DedicatedPages = pages.shared, len(pages.dedicated)
-	if l := p.storage.stats.load(pages.shared); l.pages > 0 {
+	pages := p.layout.Pages()
+	s.ScrubAt, s.ScrubPages = p.storage.stats.scrubAt.Load(), uint32(pages.Len())
+	s.SharedPages, s.DedicatedPages = pages.Shared, len(pages.Dedicated)
+	if l := p.storage.stats.load(pages.Shared); l.pages > 0 {
 		s.KeysPerPage, s.ReshapeDue = float64(l.keys)/float64(l.pages), l.due()
 	}
 	_, s.HeldBytes = p.rebuilder.held.pages.Size()

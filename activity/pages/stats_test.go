@@ -43,7 +43,7 @@ func TestScrubAge(t *testing.T) {
 	store := &partitioned{Store: &favfilter.Memory{}}
 	g := newRig(t, store, 4)
 	g.record(t, true, add("1", "hide", "p"))
-	before := g.life.elapsed()
+	before := g.life.Elapsed()
 	if age := g.Stats().ScrubAge; int64(age) < before {
 		t.Errorf("age %v, %v after the start, without a round", age, time.Duration(before))
 	}
@@ -54,26 +54,8 @@ func TestScrubAge(t *testing.T) {
 	}
 	store.down.Store(false)
 	g.scrubAll()
-	if age, since := g.Stats().ScrubAge, g.life.elapsed()-before; int64(age) >= since {
+	if age, since := g.Stats().ScrubAge, g.life.Elapsed()-before; int64(age) >= since {
 		t.Errorf("age %v of a round that began %v ago", age, time.Duration(since))
-	}
-}
-
-// TestTakePollAge checks that an age counts once, although a poll has ended it.
-func TestTakePollAge(t *testing.T) {
-	g := newRig(t, &favfilter.Memory{}, 1)
-	f := &g.poller.follow
-	f.start.Store(g.life.elapsed() - int64(time.Hour))
-	for range 2 { // the second poll is in time
-		must(t, g.poller.pollOnce(t.Context(), g.poller.newPoll()))
-	}
-	for _, c := range []struct{ back, least, most time.Duration }{
-		{0, time.Hour, 2 * time.Hour}, {0, 0, time.Hour}, {2 * time.Hour, 2 * time.Hour, 3 * time.Hour},
-	} {
-		f.start.Add(-int64(c.back))
-		if age := g.TakePollAge(); age < c.least || age >= c.most {
-			t.Errorf("age %v, want %v to %v", age, c.least, c.most)
-		}
 	}
 }
 

@@ -10,11 +10,12 @@ import (
 
 	"github.com/feedfilter/feedfilter/activity/ledger"
 	"github.com/feedfilter/feedfilter/favfilter"
+	"github.com/feedfilter/feedfilter/internal/lifecycle"
 )
 
 // storage is a filter in a store, with what was counted of it. [Pages] and [Alone] have one each.
 type storage struct {
-	life *lifecycle
+	life *lifecycle.Lifecycle
 
 	store    favfilter.Store
 	identity favfilter.Identity // of the pages
@@ -86,13 +87,13 @@ func (s *storage) loadWhole(ctx context.Context, id favfilter.PageID) (favfilter
 func (s *storage) noteStore(ctx context.Context, err error) {
 	s.storeDown.Store(err != nil)
 	switch {
-	case err != nil && s.readOutage.failed(s.life.elapsed()):
+	case err != nil && s.readOutage.failed(s.life.Elapsed()):
 		if s.identity.Incarnation == 0 { // of no ledger
 			s.log.ErrorContext(ctx, "pages cannot be read: feeds fail", "error", err)
 			return
 		}
 		s.log.ErrorContext(ctx, "pages cannot be read: feeds come from the ledger", "error", err)
-	case err == nil && s.readOutage.on.Load() && s.readOutage.worked(s.life.elapsed()):
+	case err == nil && s.readOutage.on.Load() && s.readOutage.worked(s.life.Elapsed()):
 		s.log.InfoContext(ctx, "pages can be read again")
 	}
 }

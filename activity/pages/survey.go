@@ -152,15 +152,15 @@ type load struct {
 
 // weigh adds a page, unless it is a dedicated one.
 func (sc *Scrubber) weigh(l *load, page uint32, st favfilter.Status) {
-	all := sc.layout.pages()
+	all := sc.layout.Pages()
 	switch {
-	case !all.isShared(page):
+	case !all.IsShared(page):
 		return
-	case st.Missing && sc.sequences.of(page).known.Load() == 0: // nobody has done anything
+	case st.Missing && sc.sequences.Of(page).Known.Load() == 0: // nobody has done anything
 	case st.Missing, st.Damage != nil, isClosed(st.Header):
 		return // it is about to be rebuilt
 	}
-	l.pages, l.shared = l.pages+1, all.shared
+	l.pages, l.shared = l.pages+1, all.Shared
 	l.keys += uint64(st.Header.Count)
 }
 

@@ -15,7 +15,7 @@ func (g *rig) wantSurvey(t *testing.T, pages ...uint32) {
 	want := newSurvey()
 	want.Whole = true
 	for _, page := range pages {
-		loaded, err := g.store.LoadWhole(t.Context(), []favfilter.PageID{g.layout.pageID(page)})
+		loaded, err := g.store.LoadWhole(t.Context(), []favfilter.PageID{g.layout.PageID(page)})
 		must(t, err)
 		want.add(page, favfilter.Status{Missing: true})
 		f := &want.Shared

@@ -97,8 +97,8 @@ func (f *authFlags) checkExposure(ctx context.Context, flag, addr string) (expos
 	return exposed, nil
 }
 
-// gate is the access control between the listeners and the handlers.
-type gate struct {
+// accessControl stands between the listeners and the handlers.
+type accessControl struct {
 	access       httpapi.Access
 	certificates *access.Certificates // nil: plain HTTP
 	warnings     []string
@@ -106,16 +106,20 @@ type gate struct {
 }
 
 // open prepares the access control of the service, and limits how often users are written and read.
-func (f *accessFlags) open(ctx context.Context, addr string, log *slog.Logger) (*gate, error) {
-	g, err := f.authFlags.open(ctx, addrFlag, addr, f.RateLimit, log)
-	g.access.Users = access.NewUsers(f.UserRateLimit)
-	return g, err
+func (f *accessFlags) open(
+	ctx context.Context, addr string, log *slog.Logger,
+) (*accessControl, error) {
+	control, err := f.authFlags.open(ctx, addrFlag, addr, f.RateLimit, log)
+	control.access.Users = access.NewUsers(f.UserRateLimit)
+	return control, err
 }
 
 // open reads the files that the flags name. It keeps warnings for start, because the log's first
 // line comes before them. The rate is that of each token.
-func (f *authFlags) open(ctx context.Context, flag, addr string, rate access.Rate, log *slog.Logger) (*gate, error) {
-	g := &gate{}
+func (f *authFlags) open(
+	ctx context.Context, flag, addr string, rate access.Rate, log *slog.Logger,
+) (*accessControl, error) {
+	control := &accessControl{}
 	var all checks
 	exposed := false
 	for _, a := range tcpAddresses(addr) { // the mode of a Unix socket says who may use it
@@ -125,47 +129,49 @@ func (f *authFlags) open(ctx context.Context, flag, addr string, rate access.Rat
 	}
 	var err error
 	if f.AuthFile != "" {
-		if g.access.Tokens, err = access.OpenTokens(access.TokensConfig{File: f.AuthFile, Rate: rate, Logger: log}); err != nil {
+		if control.access.Tokens, err = access.OpenTokens(access.TokensConfig{File: f.AuthFile, Rate: rate, Logger: log}); err != nil {
 			all.note(usageError{fmt.Errorf("--auth-file: %w", err)})
 		}
-		g.warnOfFile(f.AuthFile)
+		control.warnOfFile(f.AuthFile)
 	} else if !f.InsecureNoAuth {
-		g.access.Hosts = []string{localhost}
+		control.access.Hosts = []string{localhost}
 		for _, a := range tcpAddresses(addr) {
 			host, _, _ := net.SplitHostPort(a)
-			g.access.Hosts = append(g.access.Hosts, host)
+			control.access.Hosts = append(control.access.Hosts, host)
 		}
 	}
 	if f.TLSCert != "" && f.TLSKey != "" {
 		files := access.CertificateFiles{Cert: f.TLSCert, Key: f.TLSKey, ClientCA: f.TLSClientCA}
-		if g.certificates, err = access.OpenCertificates(files, log); err != nil {
+		if control.certificates, err = access.OpenCertificates(files, log); err != nil {
 			all.note(usageError{fmt.Errorf("--tls-cert: %w", err)})
 		}
-		g.warnOfFile(f.TLSKey)
+		control.warnOfFile(f.TLSKey)
 	} else if exposed && f.AuthFile != "" {
-		g.warnings = append(g.warnings, "tokens are sent in plain text, unless a proxy in front of the service terminates TLS")
+		control.warnings = append(control.warnings, "tokens are sent in plain text, unless a proxy in front of the service terminates TLS")
 	}
-	return g, all.err()
+	return control, all.err()
 }
 
 // openLogs opens the id key and the audit log, and creates them if necessary. It is called after
 // other checks, so that a refused start creates neither.
-func (f *accessFlags) openLogs(g *gate, dataDir string, std stdio, log *slog.Logger) error {
+func (f *accessFlags) openLogs(
+	control *accessControl, dataDir string, std stdio, log *slog.Logger,
+) error {
 	ids, warning, err := openIDs(f.IDKeyFile, dataDir, f.AuditLog != auditOff)
 	if err != nil {
 		return err
 	}
-	g.access.IDs = ids
+	control.access.IDs = ids
 	if warning != "" {
-		g.warnings = append(g.warnings, warning)
+		control.warnings = append(control.warnings, warning)
 	}
-	g.access.AuditReads = f.AuditReads
+	control.access.AuditReads = f.AuditReads
 	switch f.AuditLog {
 	case auditOff:
 	case auditStdout:
-		g.access.Audit = access.NewAudit(std.out, access.AuditFailure(f.AuditFailure), log)
+		control.access.Audit = access.NewAudit(std.out, access.AuditFailure(f.AuditFailure), log)
 	default:
-		if g.access.Audit, err = access.OpenAudit(f.AuditLog, access.AuditFailure(f.AuditFailure), log); err != nil {
+		if control.access.Audit, err = access.OpenAudit(f.AuditLog, access.AuditFailure(f.AuditFailure), log); err != nil {
 			return usageError{fmt.Errorf("--audit-log: %w", err)}
 		}
 	}
@@ -190,9 +196,9 @@ func openIDs(file, dataDir string, lasting bool) (ids *access.IDs, warning strin
 
 // warnOfFile warns of an open file. It is not an error, because operators cannot always set the
 // modes of files on volumes.
-func (g *gate) warnOfFile(name string) {
+func (control *accessControl) warnOfFile(name string) {
 	if warning := openFile(name); warning != "" {
-		g.warnings = append(g.warnings, warning)
+		control.warnings = append(control.warnings, warning)
 	}
 }
 
@@ -205,46 +211,46 @@ func openFile(name string) string {
 }
 
 // start logs the warnings, and watches the files for changes until ctx ends.
-func (g *gate) start(ctx context.Context, log *slog.Logger) {
-	for _, w := range g.warnings {
+func (control *accessControl) start(ctx context.Context, log *slog.Logger) {
+	for _, w := range control.warnings {
 		log.WarnContext(ctx, "access", "warning", w)
 	}
-	if g.access.Tokens != nil {
-		g.watches.Go(func() { g.access.Tokens.Watch(ctx) })
+	if control.access.Tokens != nil {
+		control.watches.Go(func() { control.access.Tokens.Watch(ctx) })
 	}
-	if g.certificates != nil {
-		g.watches.Go(func() { g.certificates.Watch(ctx) })
+	if control.certificates != nil {
+		control.watches.Go(func() { control.certificates.Watch(ctx) })
 	}
 }
 
 // reload rereads the files at once, and reopens the audit log, which may have been rotated.
-func (g *gate) reload(ctx context.Context) error {
+func (control *accessControl) reload(ctx context.Context) error {
 	var errs []error
-	if g.access.Tokens != nil {
-		errs = append(errs, g.access.Tokens.Reload(ctx))
+	if control.access.Tokens != nil {
+		errs = append(errs, control.access.Tokens.Reload(ctx))
 	}
-	if g.certificates != nil {
-		errs = append(errs, g.certificates.Reload(ctx))
+	if control.certificates != nil {
+		errs = append(errs, control.certificates.Reload(ctx))
 	}
-	if g.access.Audit != nil {
-		errs = append(errs, g.access.Audit.Reopen())
+	if control.access.Audit != nil {
+		errs = append(errs, control.access.Audit.Reopen())
 	}
 	return errors.Join(errs...)
 }
 
 // listener adds TLS to a TCP listener if the service has a certificate. Unix sockets have no TLS.
-func (g *gate) listener(l net.Listener) net.Listener {
-	if g.certificates == nil || l.Addr().Network() == "unix" {
+func (control *accessControl) listener(l net.Listener) net.Listener {
+	if control.certificates == nil || l.Addr().Network() == "unix" {
 		return l
 	}
-	return tls.NewListener(l, g.certificates.Config())
+	return tls.NewListener(l, control.certificates.Config())
 }
 
 // close closes the audit log. Call it once the context of start has ended and no request is left.
-func (g *gate) close() error {
-	g.watches.Wait()
-	if g.access.Audit == nil {
+func (control *accessControl) close() error {
+	control.watches.Wait()
+	if control.access.Audit == nil {
 		return nil
 	}
-	return g.access.Audit.Close()
+	return control.access.Audit.Close()
 }

@@ -10,6 +10,7 @@ import (
 	"regexp"
 	"runtime/debug"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -46,6 +47,8 @@ func (f *sourceFlags) check(data *dataFlags, flag, tables string) error {
 	var all checks
 	all.wantf(regexp.MustCompile(`^[a-z0-9_]{1,40}$`).MatchString(f.SourceName),
 		"--source-name: %q is not 1 to 40 lower-case letters, digits and _", f.SourceName)
+	all.wantf(!strings.HasSuffix(f.SourceName, "_resync"),
+		"--source-name: %q ends in _resync, as the replication slot of a comparison does", f.SourceName)
 	all.wantf(len(f.SourcePublication) <= maxNameOfPostgres, "--source-publication: longer than %d bytes", maxNameOfPostgres)
 	all.wantf(f.Source == "" || tables != "", "--source: requires --%s", flag)
 	all.wantf(f.Source != "" || tables == "" || flag == "follow", "--%s: requires --source", flag)
@@ -133,7 +136,7 @@ func (c *followCmd) Run(ctx context.Context, std stdio) (err error) {
 		debug.SetGCPercent(60) // keeps a million rows of a transaction within 200 MiB
 	}
 	log := c.Data.logger(std)
-	gate, err := c.Monitor.open(ctx, &c.Data, log)
+	control, err := c.Monitor.open(ctx, &c.Data, log)
 	if err != nil {
 		return fmt.Errorf("follow: %w", err)
 	}
@@ -162,21 +165,33 @@ func (c *followCmd) Run(ctx context.Context, std stdio) (err error) {
 	}
 	o.Create, o.Resync = c.Create, c.Resync
 	f := follow.New(r, o)
-	if gate != nil {
-		halt, err := c.Monitor.serve(ctx, gate, &c.Data, d, func() []follow.Status { return follow.Statuses(r, f) }, log)
+	if control != nil {
+		end, err := c.watch(ctx, control, d, r, f, log)
 		if err != nil {
 			return fmt.Errorf("follow: %w", err)
 		}
-		watching, end := context.WithCancel(ctx)
-		var watch sync.WaitGroup
-		watch.Go(func() { f.Watch(watching) })
-		defer func() {
-			end()
-			watch.Wait()
-			err = errors.Join(err, halt())
-		}()
+		defer func() { err = errors.Join(err, end()) }()
 	}
 	return f.Run(ctx)
+}
+
+// watch serves metrics and health, and looks at the source, until end is called.
+func (c *followCmd) watch(
+	ctx context.Context, control *accessControl, d *data, r *activity.Recorder, f *follow.Follower, log *slog.Logger,
+) (end func() error, err error) {
+	sources := func() []follow.Status { return follow.Statuses(r, f) }
+	halt, err := c.Monitor.serve(ctx, control, &c.Data, d, sources, log)
+	if err != nil {
+		return nil, err
+	}
+	watching, cancel := context.WithCancel(ctx)
+	var watch sync.WaitGroup
+	watch.Go(func() { f.Watch(watching) })
+	return func() error {
+		cancel()
+		watch.Wait()
+		return halt()
+	}, nil
 }
 
 // openData opens the data of the service.
@@ -238,7 +253,7 @@ func (r *running) makeFollower() (events *follow.Receiver, sources func() []foll
 	}
 	var local follow.Local
 	if r.Follow != "" {
-		o, err := r.Source.options(recorder.Kinds(), r.Follow, r.log, r.gate.access.IDs.Hash)
+		o, err := r.Source.options(recorder.Kinds(), r.Follow, r.log, r.control.access.IDs.Hash)
 		switch {
 		case err != nil:
 			return nil, nil, err

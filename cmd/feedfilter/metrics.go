@@ -18,7 +18,7 @@ const (
 )
 
 // newMeters returns the metrics of the service.
-func (f *dataFlags) newMeters(behind *gate) *metrics.Registry {
+func (f *dataFlags) newMeters(behind *accessControl) *metrics.Registry {
 	this := thisVersion()
 	r := metrics.New(metrics.Settings{
 		Version: this.Version, Commit: this.Commit, FalsePositiveRate: f.FalsePositiveRate, StalenessBound: f.StalenessBound,

@@ -36,21 +36,21 @@ func (f *monitorFlags) Check(ctx context.Context) error {
 
 // open prepares the access control of --metrics-addr, nil without that flag, and makes metrics for
 // the data.
-func (f *monitorFlags) open(ctx context.Context, data *dataFlags, log *slog.Logger) (*gate, error) {
+func (f *monitorFlags) open(ctx context.Context, data *dataFlags, log *slog.Logger) (*accessControl, error) {
 	if f.MetricsAddr == "" {
 		return nil, nil //nolint:nilnil // nobody asks for metrics
 	}
-	g, err := f.authFlags.open(ctx, metricsFlag, f.MetricsAddr, access.Rate{}, log)
+	control, err := f.authFlags.open(ctx, metricsFlag, f.MetricsAddr, access.Rate{}, log)
 	if err != nil {
 		return nil, err
 	}
-	data.meters = data.newMeters(g)
-	return g, nil
+	data.meters = data.newMeters(control)
+	return control, nil
 }
 
 // serve answers with metrics and probes until halt is called.
 func (f *monitorFlags) serve(
-	ctx context.Context, g *gate, data *dataFlags, d *data, sources func() []follow.Status, log *slog.Logger,
+	ctx context.Context, control *accessControl, data *dataFlags, d *data, sources func() []follow.Status, log *slog.Logger,
 ) (halt func() error, err error) {
 	listeners, err := listenAll(ctx, metricsFlag, f.MetricsAddr, 0o660)
 	if err != nil {
@@ -58,22 +58,22 @@ func (f *monitorFlags) serve(
 	}
 	//nolint:contextcheck // handlers use their requests' contexts
 	handler := httpapi.NewMonitor(httpapi.Config{
-		Activities: d.activities, Logger: log, Access: g.access, Metrics: data.meters, Sources: sources,
+		Activities: d.activities, Logger: log, Access: control.access, Metrics: data.meters, Sources: sources,
 	})
 	server := newServer(handler, log, defaultTimeouts())
 	ctx, end := context.WithCancel(ctx)
-	g.start(ctx, log)
+	control.start(ctx, log)
 	limit := newConnectionLimit(connectionsWithin(maxScrapers, maxOpenFiles()), handler.Unread)
 	for _, l := range listeners {
 		log.InfoContext(ctx, "metrics", "addr", l.Addr().String())
 		go func() {
-			if err := server.Serve(g.listener(limit.listener(l))); !errors.Is(err, http.ErrServerClosed) {
+			if err := server.Serve(control.listener(limit.listener(l))); !errors.Is(err, http.ErrServerClosed) {
 				log.ErrorContext(ctx, "no metrics any more", "error", fmt.Errorf("serve on %s: %w", l.Addr(), err))
 			}
 		}()
 	}
 	return func() error {
 		end()
-		return errors.Join(server.Close(), g.close())
+		return errors.Join(server.Close(), control.close())
 	}, nil
 }

@@ -27,7 +27,7 @@ type running struct {
 	lines   *heldLines    // of the log
 	log     *slog.Logger
 	level   *slog.LevelVar
-	gate    *gate
+	control *accessControl
 	data    *data
 	sampler *sampler.Sampler
 	handler *httpapi.Handler
@@ -79,15 +79,15 @@ func (r *running) closeWithin(limit time.Duration) error {
 func (r *running) open(ctx context.Context, std stdio) (err error) {
 	r.onEnd(r.lines.release)
 	r.log, r.level = r.Data.leveledLogger(r.lines)
-	if r.gate, err = r.Access.open(ctx, r.Addr, r.log); err != nil {
+	if r.control, err = r.Access.open(ctx, r.Addr, r.log); err != nil {
 		return err
 	}
 	ctx, end := context.WithCancel(ctx)
 	r.onClose(func() error {
 		end()
-		return r.gate.close()
+		return r.control.close()
 	})
-	r.Data.meters = r.Data.newMeters(r.gate)
+	r.Data.meters = r.Data.newMeters(r.control)
 	r.Data.meters.LogLines(r.dropped)
 	if err := r.trace(ctx); err != nil {
 		return err
@@ -99,7 +99,7 @@ func (r *running) open(ctx context.Context, std stdio) (err error) {
 		return err
 	}
 	r.onClose(r.data.close)
-	if err := r.Access.openLogs(r.gate, r.Data.DataDir, std, r.log); err != nil {
+	if err := r.Access.openLogs(r.control, r.Data.DataDir, std, r.log); err != nil {
 		return err
 	}
 	if err := r.listen(ctx); err != nil {
@@ -116,7 +116,7 @@ func (r *running) open(ctx context.Context, std stdio) (err error) {
 // listen creates the handlers and listens.
 func (r *running) listen(ctx context.Context) (err error) {
 	//nolint:contextcheck // Close ends it
-	r.sampler, err = sampler.New(r.data.recorder, sampler.Config{Rate: r.Watch.SampleRate, Logger: r.log, HashID: r.gate.access.IDs.Hash})
+	r.sampler, err = sampler.New(r.data.recorder, sampler.Config{Rate: r.Watch.SampleRate, Logger: r.log, HashID: r.control.access.IDs.Hash})
 	if err != nil {
 		return err
 	}
@@ -129,7 +129,7 @@ func (r *running) listen(ctx context.Context) (err error) {
 		return err
 	}
 	r.onClose(func() error { return closeAll(r.listeners) })
-	r.gate.start(ctx, r.log)
+	r.control.start(ctx, r.log)
 	logDamage(ctx, r.log, r.data)
 	if r.data.windows != nil {
 		r.log.InfoContext(ctx, "windows restored", "pages", r.data.windows.Restored().Pages)
@@ -145,8 +145,8 @@ func (r *running) listen(ctx context.Context) (err error) {
 	}
 	//nolint:contextcheck // handlers use their requests' contexts
 	r.handler = httpapi.New(httpapi.Config{
-		Activities: r.data.activities, Logger: r.log, MaxRequests: r.MaxRequests, Access: r.gate.access, Metrics: r.Data.meters,
-		Events: events, Sampler: r.sampler, Trace: r.Data.tracer.Requests(r.gate.access.Trusts),
+		Activities: r.data.activities, Logger: r.log, MaxRequests: r.MaxRequests, Access: r.control.access, Metrics: r.Data.meters,
+		Events: events, Sampler: r.sampler, Trace: r.Data.tracer.Requests(r.control.access.Trusts),
 		About:      r.Data.about(),
 		Sources:    sources,
 		Background: func(do func(context.Context)) { r.beside.Go(func() { do(besides) }) },
@@ -174,14 +174,14 @@ func (r *running) serve(ctx context.Context, hup <-chan os.Signal, chosen *invoc
 	served := make(chan error, len(r.listeners))
 	for _, l := range r.listeners {
 		go func() {
-			served <- fmt.Errorf("serve on %s: %w", l.Addr(), server.Serve(r.gate.listener(r.limit.listener(l))))
+			served <- fmt.Errorf("serve on %s: %w", l.Addr(), server.Serve(r.control.listener(r.limit.listener(l))))
 		}()
 	}
 	r.logRedis(ctx)
 	for _, variable := range chosen.command.Unused {
 		r.log.WarnContext(ctx, "variable has no effect on serve", "variable", variable)
 	}
-	reload := &reloader{now: chosen, kinds: r.data.activities.Kinds(), files: r.gate.reload, log: r.log, live: r.live()}
+	reload := &reloader{now: chosen, kinds: r.data.activities.Kinds(), files: r.control.reload, log: r.log, live: r.live()}
 	for {
 		select {
 		case <-hup:
@@ -224,12 +224,12 @@ func (r *running) live() liveSettings {
 		},
 		"sample-rate": func(to *serveCmd) error { return r.sampler.SetRate(to.Watch.SampleRate) },
 		"rate-limit": func(to *serveCmd) error {
-			if r.gate.access.Tokens != nil { // the limit applies to each token
-				r.gate.access.Tokens.SetRate(to.Access.RateLimit)
+			if r.control.access.Tokens != nil { // the limit applies to each token
+				r.control.access.Tokens.SetRate(to.Access.RateLimit)
 			}
 			return nil
 		},
-		"user-rate-limit":  func(to *serveCmd) error { r.gate.access.Users.SetRate(to.Access.UserRateLimit); return nil },
+		"user-rate-limit":  func(to *serveCmd) error { r.control.access.Users.SetRate(to.Access.UserRateLimit); return nil },
 		"shutdown-timeout": func(to *serveCmd) error { r.ShutdownTimeout = to.ShutdownTimeout; return nil },
 	}
 }

@@ -1,5 +1,6 @@
 // Command go is an example of package client: user 1 blocks user 2, asks for a feed, and undoes it.
-// Usage: go run ./examples/go [URL]
+//
+//	go run ./examples/go [URL]
 package main
 
 import (

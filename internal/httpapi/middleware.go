@@ -7,12 +7,14 @@ import (
 	"log/slog"
 	"net/http"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/labstack/echo/v4"
 
 	"github.com/feedfilter/feedfilter/internal/httpapi/core"
+	"github.com/feedfilter/feedfilter/internal/opspage"
 )
 
 // maxRequestID is the maximum length of a request id from a client, in bytes.
@@ -184,4 +186,24 @@ func secure(h http.Header, r *http.Request) {
 	if r.TLS != nil {
 		h.Set(echo.HeaderStrictTransportSecurity, "max-age=31536000")
 	}
+}
+
+// unknownPath returns the error of a request whose path no route has. It names what may be meant: a
+// kind that is not configured, or a page for people.
+func (f *front) unknownPath(path string) error {
+	kinds := f.operations.Activities.Kinds()
+	message := "no such path"
+	below, ofUser := strings.CutPrefix(path, "/v1/users/")
+	if !ofUser {
+		below, ofUser = strings.CutPrefix(path, "/v1/targets/")
+	}
+	_, rest, _ := strings.Cut(below, "/")
+	name, _, _ := strings.Cut(rest, "/")
+	if _, known := kinds.Named(name); ofUser && !known && !slices.Contains([]string{"", "preview", "export"}, name) {
+		message += fmt.Sprintf(": the service has no kind %q; GET /v1/kinds lists its kinds", core.Clip(name))
+	}
+	if path == "/" && slices.ContainsFunc(f.routes, func(r core.Route) bool { return r.Path == opspage.Path }) {
+		message += ": /ops is for operators, /docs describes all paths, /openapi.json does so for programs"
+	}
+	return &core.Problem{Code: core.CodeNotFound, Message: message}
 }

@@ -3,7 +3,6 @@ package httpapi
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"log/slog"
 	"net/http"
 	"slices"
@@ -20,7 +19,6 @@ import (
 	"github.com/feedfilter/feedfilter/internal/httpapi/ops"
 	"github.com/feedfilter/feedfilter/internal/httpapi/rest"
 	"github.com/feedfilter/feedfilter/internal/metrics"
-	"github.com/feedfilter/feedfilter/internal/opspage"
 	"github.com/feedfilter/feedfilter/internal/sampler"
 )
 
@@ -247,26 +245,6 @@ func (f *front) addRoutes(e *echo.Echo) {
 			e.RouteNotFound(one+"/*", echo.NotFoundHandler)
 		}
 	}
-}
-
-// unknownPath returns the error of a request whose path no route has. It names what may be meant: a
-// kind that is not configured, or a page for people.
-func (f *front) unknownPath(path string) error {
-	kinds := f.operations.Activities.Kinds()
-	message := "no such path"
-	below, ofUser := strings.CutPrefix(path, "/v1/users/")
-	if !ofUser {
-		below, ofUser = strings.CutPrefix(path, "/v1/targets/")
-	}
-	_, rest, _ := strings.Cut(below, "/")
-	name, _, _ := strings.Cut(rest, "/")
-	if _, known := kinds.Named(name); ofUser && !known && !slices.Contains([]string{"", "preview", "export"}, name) {
-		message += fmt.Sprintf(": the service has no kind %q; GET /v1/kinds lists its kinds", core.Clip(name))
-	}
-	if path == "/" && slices.ContainsFunc(f.routes, func(r core.Route) bool { return r.Path == opspage.Path }) {
-		message += ": /ops is for operators, /docs describes all paths, /openapi.json does so for programs"
-	}
-	return &core.Problem{Code: core.CodeNotFound, Message: message}
 }
 
 // routed makes Echo match the path as the client escaped it, with the plural of a kind in place of

@@ -67,7 +67,7 @@ type keyReader struct {
 
 // ReadKey returns the state of an activity: in each page that has one of its keys, and in the
 // ledger. rows is a if that is a Recorder, and otherwise nil. ReadKey changes nothing, and reads as
-// much as [pages.Pages.InspectPage] of two pages.
+// much as [pages.Inspector.InspectPage] of two pages.
 // Errors are an [*activity.InvalidError] of field "kind", "user" or "target", an
 // [*activity.UnavailableError], or that of ctx.
 func ReadKey(ctx context.Context, a activity.Activities, rows *activity.Recorder, kind, user, target string) (*Key, error) {

@@ -70,7 +70,7 @@ type UserKeys struct {
 }
 
 // ReadPage reads a page, and compares it with the ledger if there is one. name maps a user's id to
-// the name shown. ReadPage changes nothing. Errors are those of [pages.Pages.InspectPage].
+// the name shown. ReadPage changes nothing. Errors are those of [pages.Inspector.InspectPage].
 func ReadPage(ctx context.Context, a activity.Activities, number uint32, name func(user string) string) (*Page, error) {
 	in, err := a.Inside().InspectPage(ctx, number)
 	if err != nil {

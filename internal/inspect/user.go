@@ -39,7 +39,8 @@ type Window struct {
 }
 
 // ReadUser reads the page and the windows of a user, and compares the user's keys in the ledger
-// with what the page reports. It changes nothing, and reads as much as [pages.Pages.InspectPage].
+// with what the page reports. It changes nothing, and reads as much as
+// [pages.Inspector.InspectPage].
 // Errors are an [*activity.InvalidError], an [*activity.UnavailableError], or that of ctx.
 func ReadUser(ctx context.Context, a activity.Activities, user string) (*User, error) {
 	if err := activity.CheckID(user, "user"); err != nil {

@@ -22,7 +22,7 @@ type replied string
 
 func (e replied) Error() string { return string(e) }
 
-// RedisError implements [redis.Error].
+// RedisError implements Error of go-redis.
 func (replied) RedisError() {}
 
 // TestFailureOf checks the reasons of failed round trips, also for wrapped errors.

@@ -57,8 +57,8 @@ type Server struct {
 //
 // Settings are settings of the server, such as "fsync=on". They override the default fsync=off,
 // which is faster and loses nothing when only the server is killed. The encoding is UTF-8, the
-// locale is C, and no password is needed. If the test runs as root, the server runs as postgres or
-// nobody.
+// locale is C, and no password is needed. There is no template1: CREATE DATABASE takes TEMPLATE
+// template0. If the test runs as root, the server runs as postgres or nobody.
 //
 // Without PostgreSQL the test is skipped. With CI=true in the environment it fails instead, because
 // a skipped test would go unnoticed. A server that does not start fails the test with the end of

@@ -55,8 +55,8 @@ func (k *Call) noteMany(activities []activity.Activity) {
 	}
 }
 
-// noteChanged adds the number of activities that changed something.
-func (k *Call) noteChanged(outcomes []activity.Outcome) {
+// noteOutcomes adds the number of activities that changed something.
+func (k *Call) noteOutcomes(outcomes []activity.Outcome) {
 	if k.audit == nil {
 		return
 	}
@@ -67,8 +67,8 @@ func (k *Call) noteChanged(outcomes []activity.Outcome) {
 	}
 }
 
-// NoteDeleted sets the number of activities that the request deleted.
-func (k *Call) NoteDeleted(n int) {
+// NoteChanged sets the number of activities that the request changed.
+func (k *Call) NoteChanged(n int) {
 	if k.audit != nil {
 		k.audit.changed = n
 	}

@@ -103,7 +103,7 @@ func (o *Operations) Record(ctx context.Context, of *Call, k activity.Kind, a ac
 	if err := refused(k, outcomes[0]); err != nil {
 		return false, err
 	}
-	of.noteChanged(outcomes)
+	of.noteOutcomes(outcomes)
 	return outcomes[0] == activity.Changed, nil
 }
 
@@ -122,7 +122,7 @@ func (o *Operations) RecordWindow(ctx context.Context, of *Call, user string, k 
 	if err != nil {
 		return 0, err
 	}
-	of.noteChanged(outcomes)
+	of.noteOutcomes(outcomes)
 	return len(outcomes), nil
 }
 
@@ -198,7 +198,7 @@ func (o *Operations) record(ctx context.Context, k *Call, batch *activity.Batch)
 	activities := batch.Activities()
 	k.noteMany(activities)
 	outcomes, err := batch.Record(ctx)
-	k.noteChanged(outcomes)
+	k.noteOutcomes(outcomes)
 	results := make([]Result, len(outcomes))
 	for i, outcome := range outcomes {
 		results[i].Changed = outcome == activity.Changed

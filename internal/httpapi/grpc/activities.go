@@ -12,36 +12,10 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/feedfilter/feedfilter/activity"
-	"github.com/feedfilter/feedfilter/feed"
 	"github.com/feedfilter/feedfilter/internal/httpapi/core"
 	pb "github.com/feedfilter/feedfilter/proto/feedfilter/v1"
 	"github.com/feedfilter/feedfilter/proto/feedfilter/v1/feedfilterv1connect"
 )
-
-// messageOfPost is a message with the fields of one post, besides its id.
-type messageOfPost interface {
-	GetAuthor() string
-	GetActors() []string
-	GetActorRoles() []string
-	GetRelated() []string
-	GetFacets() []*pb.Facet
-}
-
-// postOf returns the post of a message, without its id. Its fields are called prefix and their name
-// in errors.
-func postOf(m messageOfPost, prefix string) (feed.Post, error) {
-	post := []feed.Post{{Author: m.GetAuthor(), Actors: m.GetActors(), Roles: m.GetActorRoles(), Related: m.GetRelated()}}
-	for i, f := range m.GetFacets() {
-		field := fmt.Sprintf("%sfacets[%d]", prefix, i)
-		if len(f.GetPosts()) > 0 {
-			return feed.Post{}, core.Refuse(activity.CodeOutOfRange, field+".posts", "the request is about one post: leave this out")
-		}
-		if err := placeFacet(post, field, f.GetName(), f.GetIds(), make([]uint32, len(f.GetIds()))); err != nil {
-			return feed.Post{}, err
-		}
-	}
-	return post[0], nil
-}
 
 // explain answers why a viewer's feed drops or keeps a post.
 func (p *procedures) explain(ctx context.Context, k *core.Call, in *incoming[pb.ExplainRequest]) (*pb.ExplainResponse, error) {

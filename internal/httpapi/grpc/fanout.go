@@ -3,7 +3,6 @@ package grpc
 import (
 	"context"
 
-	"github.com/feedfilter/feedfilter/activity"
 	"github.com/feedfilter/feedfilter/feed"
 	"github.com/feedfilter/feedfilter/internal/httpapi/core"
 	pb "github.com/feedfilter/feedfilter/proto/feedfilter/v1"
@@ -61,11 +60,4 @@ func (p *procedures) fanout(ctx context.Context, k *core.Call, in *fanoutMessage
 		res.Dropped = append(res.Dropped, &pb.DroppedViewer{Index: uint32(d.At), Kind: d.Kind, Actor: d.Actor, Target: d.Target})
 	}
 	return res, nil
-}
-
-func degradedOf(kinds []activity.Degraded) (all []*pb.Degraded) {
-	for _, d := range kinds {
-		all = append(all, &pb.Degraded{Kind: d.Kind, Reason: d.Reason})
-	}
-	return all
 }

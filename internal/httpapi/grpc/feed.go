@@ -143,60 +143,6 @@ func droppedOnly(a pb.Answer) (bool, error) {
 	}
 }
 
-// placeActors gives each post its actors, and their roles if there are any. Actor i belongs to post
-// on[i].
-func placeActors(posts []feed.Post, actors, roles []string, on []uint32) error {
-	if len(roles) != 0 && len(roles) != len(actors) {
-		return core.Refuse(activity.CodeOutOfRange, "actor_roles", fmt.Sprintf("%d roles for %d actors", len(roles), len(actors)))
-	}
-	return placeIDs(posts, actors, on, "actor_posts", func(p *feed.Post, from, to int) error {
-		p.Actors = actors[from:to:to]
-		if len(roles) > 0 {
-			p.Roles = roles[from:to:to]
-		}
-		return nil
-	})
-}
-
-// placeFacet gives each post its ids of a facet, the field of the message.
-func placeFacet(posts []feed.Post, field, name string, ids []string, on []uint32) error {
-	facet := activity.Facet(name)
-	return placeIDs(posts, ids, on, field+".posts", func(p *feed.Post, from, to int) error {
-		if _, twice := p.Facets[facet]; twice {
-			return core.Refuse(core.CodeDuplicateKey, field+".name", fmt.Sprintf("the facet %q occurs twice", name))
-		}
-		if p.Facets == nil {
-			p.Facets = make(map[activity.Facet][]string, 1)
-		}
-		p.Facets[facet] = ids[from:to:to]
-		return nil
-	})
-}
-
-// placeIDs calls place with each post that has ids, and the range of these. ids[i] belongs to post
-// on[i]. field is the name of on in the message.
-func placeIDs(posts []feed.Post, ids []string, on []uint32, field string, place func(p *feed.Post, from, to int) error) error {
-	if len(ids) != len(on) {
-		return core.Refuse(activity.CodeOutOfRange, field, fmt.Sprintf("%d posts for %d ids", len(on), len(ids)))
-	}
-	for i := 0; i < len(on); {
-		post, from := on[i], i
-		if int64(post) >= int64(len(posts)) {
-			return core.Refuse(activity.CodeOutOfRange, field, fmt.Sprintf("no post has the index %d", post))
-		}
-		for i < len(on) && on[i] == post {
-			i++
-		}
-		if i < len(on) && on[i] < post {
-			return core.Refuse(activity.CodeOutOfRange, field, fmt.Sprintf("%d after %d: must be in ascending order", on[i], post))
-		}
-		if err := place(&posts[post], from, i); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // feedAnswer returns the answer to req as a message. dropped: without the kept posts.
 func feedAnswer(a feed.Answer, req feed.Request, dropped bool) *pb.FilterResponse {
 	m := &pb.FilterResponse{Next: uint32(a.Next), Degraded: degradedOf(a.Degraded)}

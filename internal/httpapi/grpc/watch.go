@@ -3,6 +3,7 @@ package grpc
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -147,4 +148,24 @@ func servingStatus(ready bool) grpchealth.Status {
 		return grpchealth.StatusServing
 	}
 	return grpchealth.StatusNotServing
+}
+
+// healthChecker answers the health checks of gRPC clients, with the result of GET /readyz.
+type healthChecker struct {
+	health   *core.Health
+	services []string
+}
+
+// Check implements [grpchealth.Checker].
+func (h healthChecker) Check(ctx context.Context, req *grpchealth.CheckRequest) (*grpchealth.CheckResponse, error) {
+	if !h.has(req.Service) {
+		return nil, connect.NewError(connect.CodeNotFound, errUnknownService)
+	}
+	ready, _ := h.health.Ask(ctx)
+	return &grpchealth.CheckResponse{Status: servingStatus(ready)}, nil
+}
+
+// has reports whether the service exists. The name "" stands for all services together.
+func (h healthChecker) has(service string) bool {
+	return service == "" || slices.Contains(h.services, service)
 }

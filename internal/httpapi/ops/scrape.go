@@ -53,5 +53,5 @@ type gathered struct {
 // WriteHeader implements [http.ResponseWriter].
 func (g *gathered) WriteHeader(status int) { g.status = status }
 
-// Write implements [io.Writer].
+// Write implements io.Writer.
 func (g *gathered) Write(p []byte) (int, error) { return g.text.Write(p) }

@@ -109,3 +109,27 @@ func (a *api) recordPosts(k activity.Kind) core.Handler {
 		return postsAnswer{recorded}, err
 	})
 }
+
+// batchLine is one activity of a batch, in JSON and in NDJSON.
+type batchLine struct {
+	User   string `json:"user"`
+	Kind   string `json:"kind"`
+	Target string `json:"target"`
+	Op     string `json:"op"`
+
+	Since *string `json:"since"` // nil: not given
+	Until *string `json:"until"` // nil: not given
+}
+
+// activity returns the activity of the line, or an error if the line is not of the right form.
+func (l batchLine) activity() (activity.Activity, error) {
+	a := activity.Activity{User: l.User, Kind: l.Kind, Target: l.Target, Remove: l.Op == core.OpRemove}
+	err := core.CheckLine(l.Kind, l.Op, l.Since != nil, l.Until != nil)
+	if err == nil && l.Since != nil {
+		a.Since, err = parseTime(core.FieldSince, *l.Since)
+	}
+	if err == nil && l.Until != nil {
+		a.Until, err = parseUntil(*l.Until)
+	}
+	return a, err
+}

@@ -11,17 +11,6 @@ type batchRequest struct {
 	Activities []batchLine `json:"activities"`
 }
 
-// batchLine is one activity of a batch, in JSON and in NDJSON.
-type batchLine struct {
-	User   string `json:"user"`
-	Kind   string `json:"kind"`
-	Target string `json:"target"`
-	Op     string `json:"op"`
-
-	Since *string `json:"since"` // nil: not given
-	Until *string `json:"until"` // nil: not given
-}
-
 type batchAnswer struct {
 	Results []core.Result `json:"results"` // one for each line, in order
 }
@@ -50,17 +39,4 @@ func (a *api) recordBatch(ctx context.Context, k *core.Call, _ string, req batch
 		return req.Activities[i].activity()
 	})
 	return batchAnswer{results}, err
-}
-
-// activity returns the activity of the line, or an error if the line is not of the right form.
-func (l batchLine) activity() (activity.Activity, error) {
-	a := activity.Activity{User: l.User, Kind: l.Kind, Target: l.Target, Remove: l.Op == core.OpRemove}
-	err := core.CheckLine(l.Kind, l.Op, l.Since != nil, l.Until != nil)
-	if err == nil && l.Since != nil {
-		a.Since, err = parseTime(core.FieldSince, *l.Since)
-	}
-	if err == nil && l.Until != nil {
-		a.Until, err = parseUntil(*l.Until)
-	}
-	return a, err
 }

@@ -45,6 +45,6 @@ func (a *api) receive(ctx context.Context, k *core.Call, _ string, events follow
 	ctx, cancel := context.WithTimeout(ctx, DeleteTimeout)
 	defer cancel()
 	got, err := r.Receive(ctx, events)
-	k.NoteDeleted(got.Recorded)
+	k.NoteChanged(got.Recorded)
 	return got, err
 }

@@ -77,6 +77,6 @@ func (a *api) deleteUser(ctx context.Context, k *core.Call, user string) (any, e
 	if err != nil {
 		return nil, err
 	}
-	k.NoteDeleted(deleted)
+	k.NoteChanged(deleted)
 	return deleteAnswer{deleted, left}, nil
 }

@@ -1,4 +1,4 @@
-package pages
+package known
 
 import (
 	"math/rand/v2"
@@ -32,12 +32,12 @@ func TestLayoutNamesPages(t *testing.T) {
 		{ledger.Layouts{Current: 8, Leaving: 4}, hashLeast, 8, favfilter.PageID{Part: "p8"}},
 		{ledger.Layouts{Current: 8}, hashThird, 12, favfilter.PageID{Number: 2, Part: "p12"}},
 		{ledger.Layouts{Current: 8}, hashMost, 15, favfilter.PageID{Number: 3, Part: "p15"}},
-		{ledger.Layouts{Current: MaxPages}, hashMost, 2*MaxPages - 1, favfilter.PageID{Number: 3, Part: "p33554431"}},
+		{ledger.Layouts{Current: ledger.MaxPages}, hashMost, 2*ledger.MaxPages - 1, favfilter.PageID{Number: 3, Part: "p33554431"}},
 	} {
 		l.take(ledger.Progress{Layouts: c.layouts})
-		page := l.pageOf(c.hash)
-		if page != c.page || l.pageID(page) != c.id || l.slot(page) != c.id.Number || l.now() != c.layouts {
-			t.Errorf("%+v, %016x: page %d, %v, want %d, %v", c.layouts, c.hash, page, l.pageID(page), c.page, c.id)
+		page := l.PageOf(c.hash)
+		if page != c.page || l.PageID(page) != c.id || l.Slot(page) != c.id.Number || l.Now() != c.layouts {
+			t.Errorf("%+v, %016x: page %d, %v, want %d, %v", c.layouts, c.hash, page, l.PageID(page), c.page, c.id)
 		}
 	}
 }
@@ -49,33 +49,33 @@ func TestLayoutOfDedicatedPages(t *testing.T) {
 	l := newLayout(4)
 	want := func(when string, page uint32, dedicated ...uint32) {
 		t.Helper()
-		if got := l.pageOf(hashThird); got != page || l.owns(hashThird, page) != (len(dedicated) > 0) {
+		if got := l.PageOf(hashThird); got != page || l.Owns(hashThird, page) != (len(dedicated) > 0) {
 			t.Errorf("%s: page %d, want %d", when, got, page)
 		}
-		if c := l.pages(); !slices.Equal(c.dedicated, dedicated) || c.len() != 4+len(dedicated) {
-			t.Errorf("%s: dedicated pages %v, want %v", when, c.dedicated, dedicated)
+		if c := l.Pages(); !slices.Equal(c.Dedicated, dedicated) || c.Len() != 4+len(dedicated) {
+			t.Errorf("%s: dedicated pages %v, want %v", when, c.Dedicated, dedicated)
 		}
-		if l.sharedPage(hashThird) != 2 || l.pageOf(hashMost) != 3 {
+		if l.SharedPage(hashThird) != 2 || l.PageOf(hashMost) != 3 {
 			t.Errorf("%s: another user's page has changed", when)
 		}
 	}
 	want("at first", 2)
-	l.learn(map[uint64]uint32{hashThird: first})
+	l.Learn(map[uint64]uint32{hashThird: first})
 	want("by a receipt", first, first)
-	l.release(first)
+	l.Release(first)
 	want("released", 2)
-	l.take(ledger.Progress{Layouts: l.now(), Owners: map[uint64]uint32{hashThird: second}})
+	l.take(ledger.Progress{Layouts: l.Now(), Owners: map[uint64]uint32{hashThird: second}})
 	want("by a poll", second, second)
-	l.dedicate(hashThird, first)
+	l.Dedicate(hashThird, first)
 	want("an earlier page", second, second)
-	l.release(first)
+	l.Release(first)
 	want("an earlier page is released", second, second)
 	for _, page := range []uint32{first, second} { // including released pages
-		if id := l.pageID(page); id.Number != 2 || id.Part == "" {
+		if id := l.PageID(page); id.Number != 2 || id.Part == "" {
 			t.Errorf("page %d is %v", page, id)
 		}
 	}
-	if l.pageID(first) == l.pageID(second) {
+	if l.PageID(first) == l.PageID(second) {
 		t.Error("two pages have one name")
 	}
 }
@@ -85,29 +85,42 @@ func TestLayoutPages(t *testing.T) {
 	l := newLayout(4)
 	l.take(ledger.Progress{Layouts: ledger.Layouts{Current: 8}})
 	for i, hash := range []uint64{hashMost, hashLeast} {
-		l.dedicate(hash, ledger.DedicatedPages+uint32(9-i))
+		l.Dedicate(hash, ledger.DedicatedPages+uint32(9-i))
 	}
-	c := l.pages()
+	c := l.Pages()
 	var pages []uint32
-	for i := range c.len() {
-		pages = append(pages, c.number(i))
+	for i := range c.Len() {
+		pages = append(pages, c.Number(i))
 	}
 	want := []uint32{8, 9, 10, 11, 12, 13, 14, 15, ledger.DedicatedPages + 8, ledger.DedicatedPages + 9}
 	if !slices.Equal(pages, want) {
 		t.Errorf("pages %v, want %v", pages, want)
 	}
 	for _, page := range append(want, 0, 7, 16, ledger.DedicatedPages, ledger.DedicatedPages+10) {
-		if c.has(page) != slices.Contains(want, page) || c.isShared(page) != (page >= 8 && page < 16) {
-			t.Errorf("page %d: has %v, shared %v", page, c.has(page), c.isShared(page))
+		if c.Has(page) != slices.Contains(want, page) || c.IsShared(page) != (page >= 8 && page < 16) {
+			t.Errorf("page %d: has %v, shared %v", page, c.Has(page), c.IsShared(page))
 		}
 	}
-	l.take(ledger.Progress{Layouts: l.now()})
-	if l.pages() != c {
+	l.take(ledger.Progress{Layouts: l.Now()})
+	if l.Pages() != c {
 		t.Error("a new set without a change")
 	}
-	l.release(ledger.DedicatedPages + 8)
-	if l.pages() == c || l.inUse(ledger.DedicatedPages+8) {
+	l.Release(ledger.DedicatedPages + 8)
+	if l.Pages() == c || l.InUse(ledger.DedicatedPages+8) {
 		t.Error("a released page is counted")
+	}
+}
+
+// A process that learns late of a dedicated page, which the user has lost again, does not look for
+// the user there.
+func TestMoveLearnedAfterRelease(t *testing.T) {
+	l := newLayout(1)
+	const user, page = 7, ledger.DedicatedPages
+	l.Name(user, page)
+	l.Release(page)
+	l.Dedicate(user, page)
+	if got := l.PageOf(user); got != 0 {
+		t.Errorf("the user is on page %d, want 0", got)
 	}
 }
 
@@ -122,22 +135,22 @@ func TestLayoutTogether(t *testing.T) {
 				hash := rng.Uint64N(16) << 60
 				switch rng.IntN(4) {
 				case 0:
-					l.dedicate(hash, ledger.DedicatedPages+4*i+uint32(n)) // each page number is used once
+					l.Dedicate(hash, ledger.DedicatedPages+4*i+uint32(n)) // each page number is used once
 				case 1:
 					if page, ok := l.owned(hash); ok {
-						l.release(page)
+						l.Release(page)
 					}
 				default:
-					if page := l.pageOf(hash); page != l.sharedPage(hash) && l.slot(page) != l.id.Slot(hash) {
-						t.Errorf("page %d of %016x is in slot %d", page, hash, l.slot(page))
+					if page := l.PageOf(hash); page != l.SharedPage(hash) && l.Slot(page) != l.id.Slot(hash) {
+						t.Errorf("page %d of %016x is in slot %d", page, hash, l.Slot(page))
 					}
 				}
-				_ = l.pages().len()
+				_ = l.Pages().Len()
 			}
 		})
 	}
 	group.Wait()
-	if c := l.pages(); int64(len(c.dedicated)) != l.dedicated.Load() || len(c.dedicated) != len(l.owners) {
-		t.Errorf("%d dedicated pages, %d counted, %d users", len(c.dedicated), l.dedicated.Load(), len(l.owners))
+	if c := l.Pages(); int64(len(c.Dedicated)) != l.dedicated.Load() || len(c.Dedicated) != len(l.owners) {
+		t.Errorf("%d dedicated pages, %d counted, %d users", len(c.Dedicated), l.dedicated.Load(), len(l.owners))
 	}
 }

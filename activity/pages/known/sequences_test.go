@@ -1,4 +1,4 @@
-package pages
+package known
 
 import (
 	"sync"
@@ -23,11 +23,11 @@ func TestLearn(t *testing.T) {
 		{"older than required", 8, 8, 7, 8, 8, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			s := newSequences(1).of(0)
-			s.known.raise(c.known)
-			s.required.raise(c.required)
-			news := s.learn(c.at)
-			known, required := s.known.Load(), s.required.Load()
+			s := newSequences(1).Of(0)
+			s.Known.Raise(c.known)
+			s.Required.Raise(c.required)
+			news := s.Learn(c.at)
+			known, required := s.Known.Load(), s.Required.Load()
 			if known != c.wantKnown || required != c.wantRequired || news != c.news {
 				t.Errorf("known %d, required %d, news %v: want %d, %d, %v",
 					known, required, news, c.wantKnown, c.wantRequired, c.news)
@@ -43,23 +43,23 @@ func TestSequencesRise(t *testing.T) {
 		var group sync.WaitGroup
 		for n := range uint64(8) {
 			group.Go(func() {
-				s := all.of(page)
+				s := all.Of(page)
 				for i := range uint64(1000) {
-					s.stored.raise(i*8 + n)
-					if stored := s.stored.Load(); stored < i*8+n {
+					s.Stored.Raise(i*8 + n)
+					if stored := s.Stored.Load(); stored < i*8+n {
 						t.Errorf("page %d stored at %d, then at %d", page, i*8+n, stored)
 					}
 				}
-				s.stored.raise(n)
-				s.left.raise(n)
+				s.Stored.Raise(n)
+				s.left.Raise(n)
 			})
 		}
 		group.Wait()
-		if s := all.of(page); s.stored.Load() != 7999 || s.left.Load() != 7 || s.known.Load() != 0 {
-			t.Errorf("page %d stored at %d, left at %d, known %d", page, s.stored.Load(), s.left.Load(), s.known.Load())
+		if s := all.Of(page); s.Stored.Load() != 7999 || s.left.Load() != 7 || s.Known.Load() != 0 {
+			t.Errorf("page %d stored at %d, left at %d, known %d", page, s.Stored.Load(), s.left.Load(), s.Known.Load())
 		}
 	}
-	if s := all.of(0); s.stored.Load() != 0 {
-		t.Errorf("another page stored at %d", s.stored.Load())
+	if s := all.Of(0); s.Stored.Load() != 0 {
+		t.Errorf("another page stored at %d", s.Stored.Load())
 	}
 }

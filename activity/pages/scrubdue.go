@@ -1,0 +1,199 @@
+package pages
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"math"
+	"time"
+
+	"github.com/feedfilter/feedfilter/activity/ledger"
+	"github.com/feedfilter/feedfilter/favfilter"
+)
+
+const (
+	// idleShare is the length of the pause after work, in multiples of the work's duration.
+	idleShare = 4
+	// retryPause is the pause after work that failed.
+	retryPause = time.Second
+)
+
+// workDue works on a page that is due at the given time, or some that were changed. It reports
+// whether there was one.
+func (sc *Scrubber) workDue(s *scrub, now int64) bool {
+	pages, reason := sc.due.take(now)
+	switch reason {
+	case reasonChanged:
+		lost, failed := sc.lookAgain(pages)
+		if lossShare*lost >= scrubChunk {
+			sc.noteLoss(s)
+		}
+		sc.noteFaulty(s, failed)
+	case reasonResidue:
+		sc.clearResidue(pages[0].Page)
+	case reasonVerified:
+		sc.verify(pages[0].Page)
+	}
+	return len(pages) > 0
+}
+
+// lookLater takes the pages that lack changes, or all of them, from those found at fault, and has
+// them looked at again. A change may be on its way to the page, or a new page to the store, as in
+// an import, or if the changes of a source come fast. If it does not arrive, its writer has died,
+// or the store lost it.
+func (sc *Scrubber) lookLater(found []faultyPage) (others []faultyPage) {
+	from := sc.arrivalTime()
+	for _, m := range found {
+		if m.reason == PageBehind || m.reason == PageMissing {
+			sc.due.expect(PageAt{m.page, m.want}, from)
+		} else {
+			others = append(others, m)
+		}
+	}
+	return others
+}
+
+// lookAgain rebuilds those of the pages that still lack the sequence that was expected. It returns
+// their number, and how many could not be rebuilt. The others may lack a later change, which has
+// the same time to arrive.
+func (sc *Scrubber) lookAgain(expected []PageAt) (lost, failed int) {
+	found, statuses, _ := sc.peek(expected) // the next reader of pages reports the error
+	failed = sc.repair(found, repairPatience, maxRefused)
+	from := sc.arrivalTime()
+	for i, st := range statuses {
+		now := PageAt{expected[i].Page, sc.sequences.Of(expected[i].Page).Required.Load()}
+		if st.Err == nil && now.Sequence > max(st.Header.Sequence, expected[i].Sequence) {
+			sc.due.expect(now, from)
+		}
+	}
+	return len(found), failed
+}
+
+// noteFaulty counts pages that could not be rebuilt when looked at again in the survey of their
+// round, which may have ended meanwhile.
+func (sc *Scrubber) noteFaulty(s *scrub, failed int) {
+	switch {
+	case failed == 0:
+	case s.next > 0:
+		s.survey.Faulty += failed
+	default:
+		ended := sc.storage.stats.survey.Load().clone()
+		ended.Faulty = min(ended.Looked, ended.Faulty+failed)
+		sc.storage.stats.survey.Store(ended)
+	}
+}
+
+// clearResidue rebuilds a page to remove the bits of keys that were removed. Until then, those keys
+// are reported a little more often. The next such page waits for a pause after it.
+func (sc *Scrubber) clearResidue(page uint32) {
+	start, pause := time.Now(), retryPause
+	if sc.rebuilder.inParts(page) { // other pages would have to wait for it
+		if sc.largeWork(func(ctx context.Context) { sc.clearWithin(ctx, page) }) {
+			pause = idleShare * time.Since(start)
+		} else {
+			sc.due.add(page, reasonResidue, 0)
+		}
+	} else {
+		ctx, cancel := context.WithTimeout(sc.life.Base, repairPatience)
+		defer cancel()
+		if sc.clearWithin(ctx, page) {
+			pause = idleShare * time.Since(start)
+		}
+	}
+	sc.due.rest(sc.life.Elapsed() + int64(pause))
+}
+
+// clearWithin is clearResidue with a context. It returns false if ledger or store is down or too
+// slow.
+func (sc *Scrubber) clearWithin(ctx context.Context, page uint32) bool {
+	f, err := sc.rebuilder.rebuild(ctx, page, 0, reasonResidue, math.MaxInt)
+	if errors.Is(err, ledger.ErrGone) || err == nil && f.storeErr == nil && f.placed {
+		return true
+	}
+	sc.due.add(page, reasonResidue, 0) // also if the page was written to during the rebuild
+	return err == nil && f.storeErr == nil
+}
+
+// verify compares the keys of one page with the ledger and rebuilds the page. That repairs what a
+// header cannot reveal: flipped bits and collision bits. The scrub does not wait for a large page.
+func (sc *Scrubber) verify(page uint32) {
+	large := sc.rebuilder.inParts(page)
+	if !large {
+		ctx, cancel := context.WithTimeout(sc.life.Base, pageTimeout)
+		defer cancel()
+		large = errors.Is(sc.verifyWithin(ctx, page, false), ledger.ErrLargePage)
+	}
+	if large {
+		sc.largeWork(func(ctx context.Context) { _ = sc.verifyWithin(ctx, page, true) })
+	}
+}
+
+// verifyWithin is verify with a context. It returns why the page could not be compared; a later
+// round tries again.
+func (sc *Scrubber) verifyWithin(ctx context.Context, page uint32, large bool) error {
+	loaded, _, err := sc.storage.loadWithin(ctx, patience(large), []favfilter.PageID{sc.layout.PageID(page)}, nil)
+	if err != nil {
+		return err
+	}
+	if loaded[0].Damage != nil {
+		sc.repair([]faultyPage{{page, 0, damageReason(loaded[0].Damage)}}, pageTimeout, 1) //nolint:contextcheck // it has its own limit
+	}
+	if loaded[0].Page == nil {
+		return nil
+	}
+	keys, err := sc.rebuilder.readKeys(ctx, page, large)
+	if err != nil {
+		return err
+	}
+	h := loaded[0].Page.Header()
+	if h.Sequence != keys.state.Sequence || h.Identity != sc.storage.identity {
+		return nil // changed between the reads, or left to the scrub
+	}
+	sc.storage.stats.verified.Add(1)
+	count, whole := 0, true
+	for _, hashes := range keys.hashes {
+		count += len(hashes)
+		whole = whole && lacking(loaded[0].Page, hashes) == 0
+	}
+	if !whole || int(h.Count) != count {
+		sc.storage.log.ErrorContext(ctx, "a page does not hold what the ledger does", slog.Any("page", page), slog.Any("sequence", h.Sequence))
+		sc.repair([]faultyPage{{page, h.Sequence, reasonCorrupt}}, pageTimeout, 1) //nolint:contextcheck // as above
+		return nil
+	}
+	// No comparison reveals wrong collision bits, so every compared page is rebuilt.
+	sc.noteRepair(ctx, page, reasonVerified, sc.rebuilder.remake(ctx, page, h.Sequence, reasonVerified))
+	return nil
+}
+
+// largeWork starts background work on a large page, and reports whether it did. Only one such work
+// runs at a time. A pause of idleShare times its duration follows.
+func (sc *Scrubber) largeWork(do func(ctx context.Context)) bool {
+	if !sc.largeWorks.CompareAndSwap(false, true) {
+		return false
+	}
+	begun := sc.life.Background(func() {
+		defer sc.largeWorks.Store(false)
+		ctx, cancel := context.WithTimeout(sc.life.Open, largeTimeout)
+		defer cancel()
+		start := time.Now()
+		do(ctx)
+		_ = sc.life.Rest(sc.life.Base, idleShare*time.Since(start)) // its error means closed; then the work ends, too
+	})
+	if !begun {
+		sc.largeWorks.Store(false)
+	}
+	return begun
+}
+
+// alarm counts a loss of many pages, unless the last one goes on.
+func (sc *Scrubber) alarm(s *scrub) {
+	if !s.lost && sc.life.Elapsed() >= s.lostUntil {
+		sc.storage.stats.alarms.Add(1)
+	}
+}
+
+// noteLoss notes that many pages have lost changes, or are lost.
+func (sc *Scrubber) noteLoss(s *scrub) {
+	sc.alarm(s)
+	s.lostUntil = sc.arrivalTime() + int64(s.fastPause(sc.rate.Load())+lossMemory)
+}
