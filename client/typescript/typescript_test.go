@@ -56,7 +56,7 @@ func needTools(t *testing.T) {
 		err = fmt.Errorf("node %d, need %d or later", major, oldestNode)
 	}
 	need(t, err)
-	_, err = os.Stat("node_modules/.package-lock.json")
+	_, err = os.Stat("node_modules/.complete")
 	need(t, err)
 }
 
