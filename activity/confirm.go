@@ -60,7 +60,9 @@ func (r *Recorder) Confirm(ctx context.Context, user string, claims []Claim) ([]
 }
 
 // evidence returns what the ledger has about the claims, without activities that have ended by now.
-func (r *Recorder) evidence(ctx context.Context, user string, claims []Claim, now time.Time) ([]Evidence, error) {
+func (r *Recorder) evidence(
+	ctx context.Context, user string, claims []Claim, now time.Time,
+) ([]Evidence, error) {
 	items := make([]ledger.Item, 0, 2*len(claims))
 	for i := range claims {
 		direct, reverse := claims[i].items(user)
@@ -83,16 +85,24 @@ func (r *Recorder) evidence(ctx context.Context, user string, claims []Claim, no
 }
 
 // lookup finds rows of user in the ledger, without those that have ended by now.
-func (r *Recorder) lookup(ctx context.Context, user string, items []ledger.Item, now time.Time) (map[ledger.Item]*Item, error) {
+func (r *Recorder) lookup(
+	ctx context.Context, user string, items []ledger.Item, now time.Time,
+) (map[ledger.Item]*Item, error) {
 	rows, err := ask(r, func() ([]ledger.Row, error) {
-		return r.ledger.Lookup(ctx, ledger.LookupQuery{Hash: r.userHash(user), Owner: user, Now: now, Items: items})
+		return r.ledger.Lookup(
+			ctx, ledger.LookupQuery{Hash: r.userHash(user), Owner: user, Now: now, Items: items},
+		)
 	})
 	if err != nil {
 		return nil, err
 	}
 	found := make(map[ledger.Item]*Item, len(rows))
 	for _, row := range rows {
-		found[ledger.Item{Kind: row.Kind, Target: row.Target}] = &Item{Target: row.Target, Since: row.Since, Until: row.Until}
+		found[ledger.Item{Kind: row.Kind, Target: row.Target}] = &Item{
+			Target: row.Target,
+			Since:  row.Since,
+			Until:  row.Until,
+		}
 	}
 	return found, nil
 }
@@ -116,7 +126,9 @@ type Truth struct {
 // Truth asks the ledger about claims on user, whose page a View has read as at says. It takes two
 // queries. Unlike [Recorder.Confirm], Truth counts nothing. Errors are an [*UnavailableError], or
 // that of ctx.
-func (r *Recorder) Truth(ctx context.Context, user string, at pages.PageAt, claims []Claim) (Truth, error) {
+func (r *Recorder) Truth(
+	ctx context.Context, user string, at pages.PageAt, claims []Claim,
+) (Truth, error) {
 	evidence, err := r.evidence(ctx, user, claims, time.Time{})
 	if err != nil {
 		return Truth{}, fmt.Errorf("read the truth of %d activities: %w", len(claims), err)
@@ -127,7 +139,9 @@ func (r *Recorder) Truth(ctx context.Context, user string, at pages.PageAt, clai
 		return Truth{Evidence: evidence}, nil
 	}
 	if err != nil {
-		return Truth{}, fmt.Errorf("read the truth of page %d: %w", at.Page, pages.Unavailable("ledger", err))
+		return Truth{}, fmt.Errorf(
+			"read the truth of page %d: %w", at.Page, pages.Unavailable("ledger", err),
+		)
 	}
 	return Truth{evidence, sequence, sequence == at.Sequence}, nil
 }

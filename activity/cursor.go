@@ -42,7 +42,9 @@ func (of listOf) row(cursor string) (*ledger.Row, error) {
 	raw, err := base64.RawURLEncoding.Strict().DecodeString(cursor)
 	if err != nil || len(raw) < sumBytes+8 || !bytes.Equal(raw[:sumBytes], of.sum(raw[sumBytes:])) {
 		return nil, &InvalidError{
-			Code: CodeInvalidCursor, Field: "cursor", Message: "this list returned no such cursor: begin again without one",
+			Code:    CodeInvalidCursor,
+			Field:   "cursor",
+			Message: "this list returned no such cursor: begin again without one",
 		}
 	}
 	position := raw[sumBytes:]
@@ -56,7 +58,8 @@ func (of listOf) row(cursor string) (*ledger.Row, error) {
 func (of listOf) sum(position []byte) []byte {
 	h := sha256.New()
 	// No part of it has a control character, so each list has another text.
-	_, _ = fmt.Fprintf(h, "%s\n%s\n%s\n%t\n", cursorFormat, of.kind, of.user, of.incoming) // never fails
+	// never fails
+	_, _ = fmt.Fprintf(h, "%s\n%s\n%s\n%t\n", cursorFormat, of.kind, of.user, of.incoming)
 	_, _ = h.Write(position)
 	return h.Sum(nil)[:sumBytes]
 }

@@ -288,7 +288,9 @@ type Owner struct {
 // Many requests need the owners' pages, so they are held in the process, see [Config.ListCache]. In
 // one round trip for all of them, Audience asks the store whether they have changed. It misses
 // nothing that was acknowledged before, like View. Errors are as those of View.
-func (r *reader) Audience(ctx context.Context, owners []Owner, kinds []Kind, deciding int, users []string) ([]Hit, error) {
+func (r *reader) Audience(
+	ctx context.Context, owners []Owner, kinds []Kind, deciding int, users []string,
+) ([]Hit, error) {
 	views, read := make([]*View, len(owners)), make([]uint64, 0, len(owners))
 	for i, owner := range owners {
 		v := r.newView(owner.ID, kinds)
@@ -325,7 +327,9 @@ func (r *reader) Audience(ctx context.Context, owners []Owner, kinds []Kind, dec
 		for i := range kinds {
 			for place, v := range views {
 				if m := v.kinds[i].match(s.hashes.all[n]); m != None {
-					hits = append(hits, Hit{Candidate: n, Kind: &kinds[i], ID: owners[place].ID, Place: place, Match: m})
+					hits = append(
+						hits, Hit{Candidate: n, Kind: &kinds[i], ID: owners[place].ID, Place: place, Match: m},
+					)
 				}
 			}
 		}

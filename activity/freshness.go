@@ -119,7 +119,9 @@ func (w *wait) reached(sources []ledger.Source) (bool, error) {
 	for _, s := range sources {
 		gives := func(k Kind) bool { return slices.Contains(s.Kinds, k.Name) }
 		if s.Followed.Before(w.since) && (w.kinds == nil || slices.ContainsFunc(w.kinds, gives)) {
-			w.lacks = &NotYetError{fieldWithin, s.Name, "it was last followed at " + s.Followed.Format(time.RFC3339)}
+			w.lacks = &NotYetError{
+				fieldWithin, s.Name, "it was last followed at " + s.Followed.Format(time.RFC3339),
+			}
 			if s.Followed.IsZero() {
 				w.lacks.Reason = "nobody has followed it yet"
 			}
@@ -148,10 +150,15 @@ func (w *wait) passed(sources []ledger.Source) error {
 	case !ok:
 		w.lacks = lacks("it has to be read whole first")
 	case w.position.Timeline != 0 && has.Timeline > w.position.Timeline:
-		return lacks("it has failed over to timeline %d, and does not come to a position of timeline %d any more",
-			has.Timeline, w.position.Timeline)
+		return lacks(
+			"it has failed over to timeline %d, and does not come to a position of timeline %d any more",
+			has.Timeline, w.position.Timeline,
+		)
 	case w.position.Timeline > has.Timeline && w.position.Timeline != 0:
-		w.lacks = lacks("it is followed in timeline %d, before a failover to timeline %d", has.Timeline, w.position.Timeline)
+		w.lacks = lacks(
+			"it is followed in timeline %d, before a failover to timeline %d", has.Timeline,
+			w.position.Timeline,
+		)
 	case has.Byte < w.position.Byte:
 		w.lacks = lacks("it is at %s, %d bytes before the position", has, w.position.Byte-has.Byte)
 	}
@@ -174,7 +181,9 @@ func (r *Recorder) Behind(kinds []Kind) (all []Degraded) {
 		case s.Followed.IsZero():
 			reason = fmt.Sprintf("its source %q has not been read yet", s.Name)
 		case age > r.followedWithin:
-			reason = fmt.Sprintf("its source %q has not been followed for %v", s.Name, age.Round(time.Second))
+			reason = fmt.Sprintf(
+				"its source %q has not been followed for %v", s.Name, age.Round(time.Second),
+			)
 		default:
 			continue
 		}

@@ -31,7 +31,9 @@ type Item struct {
 // List reads from the ledger up to limit of the user's activities of the named kind, newest first.
 // limit is 1 to [MaxListed]. cursor is "" for the first part, and then the Next of the part before.
 // Errors are an [*InvalidError] or an [*UnavailableError].
-func (r *Recorder) List(ctx context.Context, user, kind, cursor string, limit int) (Listing, error) {
+func (r *Recorder) List(
+	ctx context.Context, user, kind, cursor string, limit int,
+) (Listing, error) {
 	return r.list(ctx, user, kind, cursor, limit, false)
 }
 
@@ -40,30 +42,53 @@ func (r *Recorder) List(ctx context.Context, user, kind, cursor string, limit in
 // For a one-way kind without Fanout, the ledger has no index by time: the list is in the order of a
 // hash. Incoming then looks at [ledger.MaxLooked] activities of all such kinds with the user. A
 // Listing may so have fewer than limit items, even none, and still a Next.
-func (r *Recorder) Incoming(ctx context.Context, user, kind, cursor string, limit int) (Listing, error) {
+func (r *Recorder) Incoming(
+	ctx context.Context, user, kind, cursor string, limit int,
+) (Listing, error) {
 	return r.list(ctx, user, kind, cursor, limit, true)
 }
 
-func (r *Recorder) list(ctx context.Context, user, kind, cursor string, limit int, incoming bool) (Listing, error) {
+func (r *Recorder) list(
+	ctx context.Context, user, kind, cursor string, limit int, incoming bool,
+) (Listing, error) {
 	k, ok := r.kinds.Named(kind)
 	if !ok || !k.InLedger() {
-		return Listing{}, &InvalidError{Code: CodeUnknownKind, Field: fieldKind, Message: fmt.Sprintf("there is no list of kind %q", kind)}
+		return Listing{}, &InvalidError{
+			Code:    CodeUnknownKind,
+			Field:   fieldKind,
+			Message: fmt.Sprintf("there is no list of kind %q", kind),
+		}
 	}
 	if incoming && k.Target != User {
-		return Listing{}, &InvalidError{Code: CodeUnsupportedOp, Field: fieldKind, Message: k.Name + " does not target users"}
+		return Listing{}, &InvalidError{
+			Code:    CodeUnsupportedOp,
+			Field:   fieldKind,
+			Message: k.Name + " does not target users",
+		}
 	}
 	if err := CheckID(user, "user"); err != nil {
 		return Listing{}, err
 	}
 	if limit < 1 || limit > MaxListed {
-		return Listing{}, &InvalidError{Code: CodeOutOfRange, Field: "limit", Message: fmt.Sprintf("%d is not in 1 to %d", limit, MaxListed)}
+		return Listing{}, &InvalidError{
+			Code:    CodeOutOfRange,
+			Field:   "limit",
+			Message: fmt.Sprintf("%d is not in 1 to %d", limit, MaxListed),
+		}
 	}
 	of := listOf{user, k.Name, incoming}
 	before, err := of.row(cursor)
 	if err != nil {
 		return Listing{}, err
 	}
-	q := ledger.ListQuery{Hash: r.userHash(user), Owner: user, Kind: k.Name, Limit: limit + 1, Before: before, Now: r.pages.Now()}
+	q := ledger.ListQuery{
+		Hash:   r.userHash(user),
+		Owner:  user,
+		Kind:   k.Name,
+		Limit:  limit + 1,
+		Before: before,
+		Now:    r.pages.Now(),
+	}
 	read := r.listOwned
 	if incoming {
 		if q.Kind = k.Mirror(); q.Kind == "" {
@@ -93,14 +118,18 @@ func (r *Recorder) list(ctx context.Context, user, kind, cursor string, limit in
 }
 
 // listOwned reads rows of the user, newest first.
-func (r *Recorder) listOwned(ctx context.Context, q ledger.ListQuery) (rows []ledger.Row, next *ledger.Row, err error) {
+func (r *Recorder) listOwned(
+	ctx context.Context, q ledger.ListQuery,
+) (rows []ledger.Row, next *ledger.Row, err error) {
 	rows, err = ask(r, func() ([]ledger.Row, error) { return r.ledger.List(ctx, q) })
 	return rows, nil, err
 }
 
 // listNaming reads rows that name the user. Each has its owner as its target. next is the last row
 // that was looked at, if there are more.
-func (r *Recorder) listNaming(ctx context.Context, q ledger.ListQuery) (rows []ledger.Row, next *ledger.Row, err error) {
+func (r *Recorder) listNaming(
+	ctx context.Context, q ledger.ListQuery,
+) (rows []ledger.Row, next *ledger.Row, err error) {
 	if q.Before != nil {
 		q.Before.Hash, q.Before.Owner = r.userHash(q.Before.Target), q.Before.Target
 	}
@@ -160,10 +189,14 @@ type Preview struct {
 // would have. It changes nothing. The kind must be one that the ledger keeps; there may be 1 to
 // [MaxPreviewed] targets. Errors are an [*UnavailableError] or an [*InvalidError]. The latter's
 // field is "kind", "user", "targets", or a single target, such as "targets[3]".
-func (r *Recorder) Preview(ctx context.Context, user, kind string, targets []string) (Preview, error) {
+func (r *Recorder) Preview(
+	ctx context.Context, user, kind string, targets []string,
+) (Preview, error) {
 	if len(targets) < 1 || len(targets) > MaxPreviewed {
 		return Preview{}, &InvalidError{
-			Code: CodeOutOfRange, Field: "targets", Message: fmt.Sprintf("%d targets, not 1 to %d", len(targets), MaxPreviewed),
+			Code:    CodeOutOfRange,
+			Field:   "targets",
+			Message: fmt.Sprintf("%d targets, not 1 to %d", len(targets), MaxPreviewed),
 		}
 	}
 	k, err := r.inLedger(kind)
@@ -200,9 +233,17 @@ func (r *Recorder) Preview(ctx context.Context, user, kind string, targets []str
 func (r *Recorder) inLedger(kind string) (Kind, error) {
 	switch k, ok := r.kinds.Named(kind); {
 	case !ok:
-		return k, &InvalidError{Code: CodeUnknownKind, Field: fieldKind, Message: fmt.Sprintf("there is no kind %q", kind)}
+		return k, &InvalidError{
+			Code:    CodeUnknownKind,
+			Field:   fieldKind,
+			Message: fmt.Sprintf("there is no kind %q", kind),
+		}
 	case !k.InLedger():
-		return k, &InvalidError{Code: CodeUnsupportedOp, Field: fieldKind, Message: k.Name + " is not in the ledger: it has a window"}
+		return k, &InvalidError{
+			Code:    CodeUnsupportedOp,
+			Field:   fieldKind,
+			Message: k.Name + " is not in the ledger: it has a window",
+		}
 	default:
 		return k, nil
 	}
@@ -214,7 +255,11 @@ func ofTarget(i int, err error) error {
 	if !ok || invalid.Field != "target" {
 		return err
 	}
-	return &InvalidError{Code: invalid.Code, Field: "targets[" + strconv.Itoa(i) + "]", Message: invalid.Message}
+	return &InvalidError{
+		Code:    invalid.Code,
+		Field:   "targets[" + strconv.Itoa(i) + "]",
+		Message: invalid.Message,
+	}
 }
 
 // MaxCounted is where [Recorder.Counts] stops.
@@ -241,7 +286,15 @@ func (r *Recorder) Counts(ctx context.Context, user string) (map[string]int, err
 }
 
 // countRows returns the number of the user's rows of each kind, up to most.
-func (r *Recorder) countRows(ctx context.Context, user string, most int, kinds ...string) (map[string]int, error) {
-	q := ledger.CountQuery{Hash: r.userHash(user), Owner: user, Kinds: kinds, Now: r.pages.Now(), Most: most}
+func (r *Recorder) countRows(
+	ctx context.Context, user string, most int, kinds ...string,
+) (map[string]int, error) {
+	q := ledger.CountQuery{
+		Hash:  r.userHash(user),
+		Owner: user,
+		Kinds: kinds,
+		Now:   r.pages.Now(),
+		Most:  most,
+	}
 	return ask(r, func() (map[string]int, error) { return r.ledger.Counts(ctx, q) })
 }

@@ -52,17 +52,26 @@ type Plain struct {
 // Errors wrap [favfilter.ErrMismatch] if the store holds another filter, or a [*NoLedgerError] if a
 // kind has a limit or keeps posts.
 func OpenPlain(ctx context.Context, c PlainConfig) (*Plain, error) {
-	common := Config{FalsePositiveRate: c.FalsePositiveRate, Kinds: c.Kinds, Persist: c.Persist, Logger: c.Logger}
+	common := Config{
+		FalsePositiveRate: c.FalsePositiveRate,
+		Kinds:             c.Kinds,
+		Persist:           c.Persist,
+		Logger:            c.Logger,
+	}
 	common.setDefaults()
 	if err := checkRate(common.FalsePositiveRate); err != nil {
 		return nil, fmt.Errorf("open a filter without a ledger: %w", err)
 	}
 	for _, k := range common.Kinds.All() {
 		if k.Limit > 0 {
-			return nil, fmt.Errorf("open a filter without a ledger: kind %q: %w", k.Name, &NoLedgerError{"a limit"})
+			return nil, fmt.Errorf(
+				"open a filter without a ledger: kind %q: %w", k.Name, &NoLedgerError{"a limit"},
+			)
 		}
 		if k.Effect == Keep {
-			return nil, fmt.Errorf("open a filter without a ledger: kind %q: %w", k.Name, &NoLedgerError{"a kind that keeps"})
+			return nil, fmt.Errorf(
+				"open a filter without a ledger: kind %q: %w", k.Name, &NoLedgerError{"a kind that keeps"},
+			)
 		}
 	}
 	rates := common.Kinds.Rates(common.FalsePositiveRate)
@@ -130,12 +139,18 @@ func (p *Plain) check(a Activity) (Activity, error) {
 	default:
 		return a, nil
 	}
-	return a, &InvalidError{Code: CodeNoLedger, Field: field, Message: (&NoLedgerError{"an activity with a time"}).Error()}
+	return a, &InvalidError{
+		Code:    CodeNoLedger,
+		Field:   field,
+		Message: (&NoLedgerError{"an activity with a time"}).Error(),
+	}
 }
 
 func (p *Plain) write(ctx context.Context, call *prepared) error {
 	if err := p.writeRows(ctx, call); err != nil {
-		return fmt.Errorf("record %d activities: %w", len(call.activities), pages.Unavailable("pages", err))
+		return fmt.Errorf(
+			"record %d activities: %w", len(call.activities), pages.Unavailable("pages", err),
+		)
 	}
 	return nil
 }

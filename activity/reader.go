@@ -52,14 +52,18 @@ func (r *reader) Inside() Inside { return r.inside }
 // Ready reports whether feeds can be answered, and returns an [*UnavailableError] for each
 // dependency that is down. The error of a ledger that answers, but whose changes are not read in
 // time, wraps [ErrBehind].
-func (r *reader) Ready(ctx context.Context) (ready bool, down []error) { return r.source.Ready(ctx) }
+func (r *reader) Ready(ctx context.Context) (ready bool, down []error) {
+	return r.source.Ready(ctx)
+}
 
 // Close waits for the writes in flight, refuses new ones with [ErrClosed], and returns when all
 // background work has stopped.
 func (r *reader) Close() { r.source.Close() }
 
 // userHash returns the hash that places a user.
-func (r *reader) userHash(user string) uint64 { return pages.UserHash(r.source.Identity().Seed, user) }
+func (r *reader) userHash(user string) uint64 {
+	return pages.UserHash(r.source.Identity().Seed, user)
+}
 
 // Rates are the parts of a false-positive rate.
 type Rates struct {
@@ -85,5 +89,9 @@ func (ks *Kinds) Rates(candidate float64) Rates {
 	if keys > 0 && windows > 0 {
 		share /= 2
 	}
-	return Rates{Candidate: candidate, Key: share / float64(max(keys, 1)), Window: share / float64(max(windows, 1))}
+	return Rates{
+		Candidate: candidate,
+		Key:       share / float64(max(keys, 1)),
+		Window:    share / float64(max(windows, 1)),
+	}
 }

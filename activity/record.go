@@ -48,14 +48,28 @@ func (ks *Kinds) check(a Activity) (Kind, error) {
 	k, ok := ks.Named(a.Kind)
 	switch {
 	case !ok:
-		return k, &InvalidError{Code: CodeUnknownKind, Field: fieldKind, Message: fmt.Sprintf("there is no kind %q", a.Kind)}
+		return k, &InvalidError{
+			Code:    CodeUnknownKind,
+			Field:   fieldKind,
+			Message: fmt.Sprintf("there is no kind %q", a.Kind),
+		}
 	case a.Remove && !k.InLedger():
-		return k, &InvalidError{Code: CodeUnsupportedOp, Field: "op", Message: fmt.Sprintf("%s cannot be removed: it ends by itself", k.Name)}
+		return k, &InvalidError{
+			Code:    CodeUnsupportedOp,
+			Field:   "op",
+			Message: fmt.Sprintf("%s cannot be removed: it ends by itself", k.Name),
+		}
 	case !a.Since.IsZero() && a.Remove:
-		return k, &InvalidError{Code: CodeUnsupportedOp, Field: "since", Message: "only an activity that is added has a beginning"}
+		return k, &InvalidError{
+			Code:    CodeUnsupportedOp,
+			Field:   "since",
+			Message: "only an activity that is added has a beginning",
+		}
 	case !a.Until.IsZero() && (a.Remove || !k.InLedger()):
 		return k, &InvalidError{
-			Code: CodeUnsupportedOp, Field: "until", Message: "only an activity that is added, and that the ledger keeps, has an end",
+			Code:    CodeUnsupportedOp,
+			Field:   "until",
+			Message: "only an activity that is added, and that the ledger keeps, has an end",
 		}
 	case a.Until.UTC().Year() > maxYear:
 		return k, &InvalidError{Code: CodeOutOfRange, Field: "until", Message: "past the year 9999"}
@@ -69,7 +83,11 @@ func (ks *Kinds) check(a Activity) (Kind, error) {
 		return k, err
 	}
 	if k.Target == User && a.User == a.Target {
-		return k, &InvalidError{Code: CodeSelfBlock, Field: "target", Message: fmt.Sprintf("a user cannot %s themselves", k.Name)}
+		return k, &InvalidError{
+			Code:    CodeSelfBlock,
+			Field:   "target",
+			Message: fmt.Sprintf("a user cannot %s themselves", k.Name),
+		}
 	}
 	return k, nil
 }
@@ -253,7 +271,12 @@ func (p *prepared) row(n int) Activity {
 // prepare sorts the activities of a batch by where they are recorded.
 func (r *reader) prepare(b *Batch) *prepared {
 	activities := b.activities
-	p := &prepared{activities: activities, at: r.source.Now(), outcomes: make([]Outcome, len(activities)), others: b.others}
+	p := &prepared{
+		activities: activities,
+		at:         r.source.Now(),
+		outcomes:   make([]Outcome, len(activities)),
+		others:     b.others,
+	}
 	for i, a := range activities {
 		if p.outcomes[i] = a.timely(p.at); p.outcomes[i] != Unchanged {
 			continue
@@ -308,7 +331,9 @@ func (r *Recorder) changes(p *prepared) []ledger.Change {
 		}
 		from := len(all)
 		all = r.appendRows(all, k, a)
-		changes = append(changes, ledger.Change{Remove: a.Remove, Rows: all[from:len(all):len(all)], Limit: k.Limit})
+		changes = append(
+			changes, ledger.Change{Remove: a.Remove, Rows: all[from:len(all):len(all)], Limit: k.Limit},
+		)
 	}
 	return changes
 }
@@ -317,7 +342,14 @@ func (r *Recorder) changes(p *prepared) []ledger.Change {
 func (r *Recorder) appendRows(all []ledger.Row, k Kind, a Activity) []ledger.Row {
 	own, mirror, mirrored := k.rows(a.User, a.Target)
 	of := func(row row) ledger.Row {
-		return ledger.Row{Hash: r.userHash(row.owner), Owner: row.owner, Kind: row.kind, Target: row.target, Since: a.Since, Until: a.Until}
+		return ledger.Row{
+			Hash:   r.userHash(row.owner),
+			Owner:  row.owner,
+			Kind:   row.kind,
+			Target: row.target,
+			Since:  a.Since,
+			Until:  a.Until,
+		}
 	}
 	first := of(own)
 	switch {

@@ -129,10 +129,19 @@ func open(ctx context.Context, c Config) (*Recorder, error) {
 	c.Ledger = c.Ledger.Around(admit)
 	rates := c.Kinds.Rates(c.FalsePositiveRate)
 	p, err := pages.Open(ctx, pages.Config{
-		Ledger: c.Ledger, Store: c.Store, Replica: c.Replica, Kinds: c.Kinds.ofRows(), KeyRate: rates.Key,
-		StalenessBound: c.StalenessBound, MaxSharedKeys: c.MaxSharedKeys, ListCache: c.ListCache,
-		ScrubRate: c.ScrubRate,
-		Passive:   c.Passive, OnRebuild: c.OnRebuild, Now: c.Now, Logger: c.Logger,
+		Ledger:         c.Ledger,
+		Store:          c.Store,
+		Replica:        c.Replica,
+		Kinds:          c.Kinds.ofRows(),
+		KeyRate:        rates.Key,
+		StalenessBound: c.StalenessBound,
+		MaxSharedKeys:  c.MaxSharedKeys,
+		ListCache:      c.ListCache,
+		ScrubRate:      c.ScrubRate,
+		Passive:        c.Passive,
+		OnRebuild:      c.OnRebuild,
+		Now:            c.Now,
+		Logger:         c.Logger,
 	})
 	if err != nil {
 		return nil, err
@@ -171,7 +180,9 @@ func (r *Recorder) RebuildPage(ctx context.Context, number uint32) (pages.Rebuil
 }
 
 // Repair rebuilds a page that lacks keys of the ledger: see [pages.Pages.Repair].
-func (r *Recorder) Repair(ctx context.Context, at pages.PageAt) error { return r.pages.Repair(ctx, at) }
+func (r *Recorder) Repair(ctx context.Context, at pages.PageAt) error {
+	return r.pages.Repair(ctx, at)
+}
 
 // StalenessBound returns the bound of the [Config]; 0 if every reader asks the ledger first.
 func (r *Recorder) StalenessBound() time.Duration { return r.pages.StalenessBound() }

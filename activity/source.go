@@ -71,7 +71,8 @@ func (r *Recorder) Release(ctx context.Context, kind string) error {
 
 // Reach waits until every View that begins afterwards has what was recorded up to Position.
 func (s *Source) Reach(ctx context.Context) error {
-	answers := 0 // the third is of a poll that began after this call: others may have moved the position
+	// the third is of a poll that began after this call: others may have moved the position
+	answers := 0
 	return s.r.pages.Reach(ctx, func(sources []ledger.Source) (bool, error) {
 		answers++
 		return answers > 2 || slices.ContainsFunc(sources, func(o ledger.Source) bool {
@@ -93,9 +94,13 @@ func (s *Source) Mirrored(kind string) bool {
 // Export calls each with every activity of the ledger that has not ended. A mirror is one that the
 // ledger has with the target. They are in order of the hash of the user whom the ledger has them
 // with, and begin at the hash from.
-func (s *Source) Export(ctx context.Context, from uint64, each func(a Activity, mirror bool) error) error {
+func (s *Source) Export(
+	ctx context.Context, from uint64, each func(a Activity, mirror bool) error,
+) error {
 	for last := (&ledger.Row{Hash: from}); ; { // no row is before one without an owner
-		rows, err := ask(s.r, func() ([]ledger.Row, error) { return s.r.ledger.All(ctx, last, exportBatch) })
+		rows, err := ask(s.r, func() ([]ledger.Row, error) {
+			return s.r.ledger.All(ctx, last, exportBatch)
+		})
 		if err != nil {
 			return fmt.Errorf("export: %w", err)
 		}
@@ -110,7 +115,13 @@ func (s *Source) Export(ctx context.Context, from uint64, each func(a Activity, 
 			if !row.Until.IsZero() && !row.Until.After(now) {
 				continue
 			}
-			a := Activity{User: row.Owner, Kind: row.Kind, Target: row.Target, Since: row.Since, Until: row.Until}
+			a := Activity{
+				User:   row.Owner,
+				Kind:   row.Kind,
+				Target: row.Target,
+				Since:  row.Since,
+				Until:  row.Until,
+			}
 			k := kinds[row.Kind]
 			mirror := k.Of != "" && k.Of != row.Kind
 			if mirror {

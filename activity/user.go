@@ -49,7 +49,9 @@ func (r *Recorder) exportInParts(
 }
 
 // exportRows exports some rows, and returns the row after which the next ones are read.
-func (r *Recorder) exportRows(ctx context.Context, rows []ledger.Row, each func(Activity) error) (last *ledger.Row, err error) {
+func (r *Recorder) exportRows(
+	ctx context.Context, rows []ledger.Row, each func(Activity) error,
+) (last *ledger.Row, err error) {
 	kinds, err := r.pages.RowKinds(ctx, rows)
 	if err != nil {
 		return nil, fmt.Errorf("export: %w", pages.Unavailable("ledger", err))
@@ -59,7 +61,8 @@ func (r *Recorder) exportRows(ctx context.Context, rows []ledger.Row, each func(
 		row := &rows[i]
 		last = row
 		k := kinds[row.Kind]
-		if mirrored = k.Of != "" && k.Of != row.Kind; mirrored || !row.Until.IsZero() && !row.Until.After(now) {
+		if mirrored = k.Of != "" && k.Of != row.Kind; mirrored ||
+			!row.Until.IsZero() && !row.Until.After(now) {
 			continue // the other side of an activity, or ended
 		}
 		if err := each(Activity{User: row.Owner, Kind: row.Kind, Target: row.Target, Since: row.Since, Until: row.Until}); err != nil {
@@ -84,7 +87,9 @@ func (r *Recorder) exportRows(ctx context.Context, rows []ledger.Row, each func(
 // stay.
 //
 // Windows of kinds that this Recorder does not have stay until they end.
-func (r *Recorder) DeleteUser(ctx context.Context, user string) (deleted int, left []string, err error) {
+func (r *Recorder) DeleteUser(
+	ctx context.Context, user string,
+) (deleted int, left []string, err error) {
 	if err := CheckID(user, "user"); err != nil {
 		return 0, nil, err
 	}

@@ -67,7 +67,9 @@ type lookup struct {
 // what the lists did themselves. The caller must not change kinds while it uses the View.
 //
 // The error is an [*UnavailableError] if neither store nor ledger is available, or that of ctx.
-func (r *reader) View(ctx context.Context, user string, kinds []Kind, lists ...string) (*View, error) {
+func (r *reader) View(
+	ctx context.Context, user string, kinds []Kind, lists ...string,
+) (*View, error) {
 	v := r.newView(user, kinds)
 	q := pages.Query{User: v.userHash, Page: v.ledger, Others: r.windowsOf(v)}
 	if len(lists) > 0 {

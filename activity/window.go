@@ -21,8 +21,14 @@ func (r *reader) openWindows(store favfilter.Store, log *slog.Logger) (err error
 			continue
 		}
 		r.windows[k.Name], err = seen.Open(store, seen.Config{
-			Name: k.Name, Length: k.Window, Parts: k.Parts, Most: k.Most, FalsePositiveRate: r.rates.Window,
-			Seed: identity.Seed, Pages: identity.Pages, Log: log,
+			Name:              k.Name,
+			Length:            k.Window,
+			Parts:             k.Parts,
+			Most:              k.Most,
+			FalsePositiveRate: r.rates.Window,
+			Seed:              identity.Seed,
+			Pages:             identity.Pages,
+			Log:               log,
 		})
 		if err != nil {
 			return fmt.Errorf("kind %q: %w", k.Name, err)
@@ -69,7 +75,9 @@ func (r *reader) takeWindows(ctx context.Context, v *View, ids []favfilter.PageI
 		switch {
 		case l.kind.InLedger():
 		case v.read.OthersErr != nil:
-			v.Degraded = append(v.Degraded, Degraded{Kind: l.kind.Name, Reason: "the page store is unavailable"})
+			v.Degraded = append(
+				v.Degraded, Degraded{Kind: l.kind.Name, Reason: "the page store is unavailable"},
+			)
 		default:
 			l.window = r.windows[l.kind.Name].Decode(ctx, ids[0], loaded[0], now)
 			ids, loaded = ids[1:], loaded[1:]
@@ -99,7 +107,9 @@ func (v *View) Runs(kind, id string) []seen.Run {
 func (v *View) Record(ctx context.Context, kind string, targets []string) error {
 	l := v.named(kind)
 	if l.window == nil {
-		return fmt.Errorf("record %s: %w", kind, pages.Unavailable("pages", errors.New("the window could not be read")))
+		return fmt.Errorf(
+			"record %s: %w", kind, pages.Unavailable("pages", errors.New("the window could not be read")),
+		)
 	}
 	keys := make([]favfilter.Hash, len(targets))
 	for n, target := range targets {
@@ -110,5 +120,7 @@ func (v *View) Record(ctx context.Context, kind string, targets []string) error 
 
 // named returns the lookup of a kind of the View.
 func (v *View) named(kind string) *lookup {
-	return &v.kinds[slices.IndexFunc(v.kinds, func(l lookup) bool { return l.kind.Name == kind || l.kind.Plural == kind })]
+	return &v.kinds[slices.IndexFunc(v.kinds, func(l lookup) bool {
+		return l.kind.Name == kind || l.kind.Plural == kind
+	})]
 }

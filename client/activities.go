@@ -31,7 +31,9 @@ const (
 )
 
 // activity makes a call that records or undoes one activity.
-func (c *Client) activity(ctx context.Context, call *call, request *feedfilterv1.RecordRequest) (bool, error) {
+func (c *Client) activity(
+	ctx context.Context, call *call, request *feedfilterv1.RecordRequest,
+) (bool, error) {
 	var answer struct {
 		Changed *bool `json:"changed"`
 	}
@@ -48,20 +50,35 @@ func (c *Client) activity(ctx context.Context, call *call, request *feedfilterv1
 // The activity ends by itself at until, to the microsecond; zero: it has no end. Put returns
 // whether it changed anything; see the package documentation on retries. After Put returns without
 // an error, every later feed has the activity.
-func (c *Client) Put(ctx context.Context, userID, kind, target string, until time.Time) (bool, error) {
+func (c *Client) Put(
+	ctx context.Context, userID, kind, target string, until time.Time,
+) (bool, error) {
 	var query url.Values
 	if !until.IsZero() {
 		query = url.Values{"until": {until.UTC().Format(time.RFC3339Nano)}}
 	}
-	return c.activity(ctx, &call{method: http.MethodPut, path: user(userID, kind, target), query: query},
-		&feedfilterv1.RecordRequest{User: userID, Plural: kind, Target: target, Op: feedfilterv1.Op_OP_ADD, Until: stamp(until)})
+	return c.activity(
+		ctx, &call{method: http.MethodPut, path: user(userID, kind, target), query: query},
+		&feedfilterv1.RecordRequest{
+			User:   userID,
+			Plural: kind,
+			Target: target,
+			Op:     feedfilterv1.Op_OP_ADD,
+			Until:  stamp(until),
+		},
+	)
 }
 
 // Delete undoes an activity. It returns whether there was one; see the package documentation on
 // retries.
 func (c *Client) Delete(ctx context.Context, userID, kind, target string) (bool, error) {
 	return c.activity(ctx, &call{method: http.MethodDelete, path: user(userID, kind, target)},
-		&feedfilterv1.RecordRequest{User: userID, Plural: kind, Target: target, Op: feedfilterv1.Op_OP_REMOVE})
+		&feedfilterv1.RecordRequest{
+			User:   userID,
+			Plural: kind,
+			Target: target,
+			Op:     feedfilterv1.Op_OP_REMOVE,
+		})
 }
 
 // Record records 1 to 1,000 posts of a kind with a window, such as Record(ctx, "1", client.Seen,
@@ -76,8 +93,12 @@ func (c *Client) Record(ctx context.Context, userID, kind string, posts []string
 	err := c.do(ctx, &call{
 		method: http.MethodPost, path: user(userID, kind), body: body, into: &answer,
 		sound: func() bool { return answer.Recorded > 0 },
-		procedure: procedureOf(activityService, "RecordPosts", &feedfilterv1.RecordPostsRequest{User: userID, Plural: kind, Posts: posts},
-			new(feedfilterv1.RecordPostsResponse), func(m *feedfilterv1.RecordPostsResponse) { answer.Recorded = int(m.GetRecorded()) }),
+		procedure: procedureOf(
+			activityService, "RecordPosts",
+			&feedfilterv1.RecordPostsRequest{User: userID, Plural: kind, Posts: posts},
+			new(feedfilterv1.RecordPostsResponse),
+			func(m *feedfilterv1.RecordPostsResponse) { answer.Recorded = int(m.GetRecorded()) },
+		),
 	})
 	return answer.Recorded, err
 }
@@ -96,7 +117,12 @@ const (
 )
 
 func itemOf(m *feedfilterv1.Item) Item {
-	return Item{User: m.GetUser(), Target: m.GetTarget(), Since: timeOf(m.GetSince()), Until: timeOf(m.GetUntil())}
+	return Item{
+		User:   m.GetUser(),
+		Target: m.GetTarget(),
+		Since:  timeOf(m.GetSince()),
+		Until:  timeOf(m.GetUntil()),
+	}
 }
 
 // Get returns the user's activity of a kind with the target, from the ledger; nil: there is none.
@@ -133,7 +159,9 @@ func (c *Client) Incoming(ctx context.Context, userID, kind string) iter.Seq2[It
 	return c.list(ctx, userID, kind, true)
 }
 
-func (c *Client) list(ctx context.Context, userID, kind string, incoming bool) iter.Seq2[Item, error] {
+func (c *Client) list(
+	ctx context.Context, userID, kind string, incoming bool,
+) iter.Seq2[Item, error] {
 	return func(yield func(Item, error) bool) {
 		limit, cursor := firstItems, ""
 		for {
@@ -162,13 +190,21 @@ type listing struct {
 }
 
 // part returns a part of a list.
-func (c *Client) part(ctx context.Context, userID, kind string, incoming bool, limit int, cursor string) (listing, error) {
+func (c *Client) part(
+	ctx context.Context, userID, kind string, incoming bool, limit int, cursor string,
+) (listing, error) {
 	query := url.Values{"limit": {strconv.Itoa(limit)}}
 	if cursor != "" {
 		query.Set("cursor", cursor)
 	}
 	var answer listing
-	request := &feedfilterv1.ListRequest{User: userID, Plural: kind, Limit: uint32(limit), Cursor: cursor, Incoming: incoming}
+	request := &feedfilterv1.ListRequest{
+		User:     userID,
+		Plural:   kind,
+		Limit:    uint32(limit),
+		Cursor:   cursor,
+		Incoming: incoming,
+	}
 	path := user(userID, kind)
 	if incoming {
 		path[1] = "targets"
@@ -195,7 +231,9 @@ func (c *Client) Counts(ctx context.Context, userID string) (map[string]int, err
 	err := c.do(ctx, &call{
 		method: http.MethodGet, path: user(userID), into: &answer, hedged: true,
 		sound: func() bool { return answer.Counts != nil },
-		procedure: procedureOf(activityService, "Count", &feedfilterv1.CountRequest{User: userID}, new(feedfilterv1.CountResponse),
+		procedure: procedureOf(activityService, "Count", &feedfilterv1.CountRequest{
+			User: userID,
+		}, new(feedfilterv1.CountResponse),
 			func(m *feedfilterv1.CountResponse) {
 				answer.Counts = make(map[string]int, len(m.GetCounts()))
 				for kind, n := range m.GetCounts() {
@@ -217,7 +255,9 @@ type Preview struct {
 
 // Preview returns what recording activities with 1 to 10,000 targets would change, without changing
 // anything. kind is the name of the kind.
-func (c *Client) Preview(ctx context.Context, userID, kind string, targets []string) (Preview, error) {
+func (c *Client) Preview(
+	ctx context.Context, userID, kind string, targets []string,
+) (Preview, error) {
 	body := struct {
 		Kind    string   `json:"kind"`
 		Targets []string `json:"targets"`

@@ -76,7 +76,9 @@ func (c *Client) Batch(ctx context.Context, activities []Activity) ([]Result, er
 	}
 	err := c.do(ctx, &call{
 		method: http.MethodPost, path: []string{"v1", "activities"}, body: body, into: &answer,
-		procedure: procedureOf(activityService, "RecordBatch", batchOf(activities), new(feedfilterv1.RecordBatchResponse),
+		procedure: procedureOf(activityService, "RecordBatch", batchOf(activities), new(
+			feedfilterv1.RecordBatchResponse,
+		),
 			func(m *feedfilterv1.RecordBatchResponse) {
 				answer.Results = make([]Result, len(m.GetResults()))
 				for i, r := range m.GetResults() {
@@ -85,7 +87,9 @@ func (c *Client) Batch(ctx context.Context, activities []Activity) ([]Result, er
 			}),
 	})
 	if err == nil && len(answer.Results) != len(activities) {
-		return nil, fmt.Errorf("%d results for %d activities: %w", len(answer.Results), len(activities), ErrForeign)
+		return nil, fmt.Errorf(
+			"%d results for %d activities: %w", len(answer.Results), len(activities), ErrForeign,
+		)
 	}
 	return answer.Results, err
 }
@@ -93,7 +97,9 @@ func (c *Client) Batch(ctx context.Context, activities []Activity) ([]Result, er
 // batchOf returns activities as a message.
 func batchOf(activities []Activity) *feedfilterv1.RecordBatchRequest {
 	all := make([]feedfilterv1.Activity, len(activities))
-	batch := &feedfilterv1.RecordBatchRequest{Activities: make([]*feedfilterv1.Activity, len(activities))}
+	batch := &feedfilterv1.RecordBatchRequest{
+		Activities: make([]*feedfilterv1.Activity, len(activities)),
+	}
 	for i, a := range activities {
 		m := &all[i]
 		m.User, m.Kind, m.Target, m.Op, m.Since, m.Until = a.User, a.Kind, a.Target, op(a.Op), stamp(a.Since), stamp(a.Until)
@@ -108,7 +114,9 @@ func batchOf(activities []Activity) *feedfilterv1.RecordBatchRequest {
 //
 // Stream reads activities in another goroutine, as fast as the service accepts them. The loop over
 // the results ends only after that goroutine, so an iterator that blocks must stop when ctx ends.
-func (c *Client) Stream(ctx context.Context, activities iter.Seq[Activity]) iter.Seq2[Result, error] {
+func (c *Client) Stream(
+	ctx context.Context, activities iter.Seq[Activity],
+) iter.Seq2[Result, error] {
 	return func(yield func(Result, error) bool) {
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()

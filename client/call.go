@@ -48,7 +48,9 @@ type call struct {
 // Call makes a call that the Client has no method for. path is a list of unescaped segments. body
 // is sent as JSON. query and body may be nil. Call reads the answer into the value that into points
 // to. Retries and errors are those of all other calls.
-func (c *Client) Call(ctx context.Context, method string, path []string, query url.Values, body, into any) error {
+func (c *Client) Call(
+	ctx context.Context, method string, path []string, query url.Values, body, into any,
+) error {
 	return c.do(ctx, &call{method: method, path: path, query: query, body: body, into: into})
 }
 
@@ -69,7 +71,9 @@ func (c *Client) do(ctx context.Context, call *call) error {
 
 // attempt makes the call as a message, or as JSON if the service does not accept messages, and
 // reads the answer. It returns the number of attempts, which is up to two if mayHedge is true.
-func (c *Client) attempt(ctx context.Context, call *call, body *prepared, mayHedge bool) (attempts int, err error) {
+func (c *Client) attempt(
+	ctx context.Context, call *call, body *prepared, mayHedge bool,
+) (attempts int, err error) {
 	mayHedge = mayHedge && call.hedged && c.o.Hedge > 0 && c.o.MaxAttempts > 1
 	if call.procedure != nil && !c.onlyJSON.Load() {
 		attempts, err = c.ask(ctx, call, asMessage, body, mayHedge)
@@ -90,7 +94,9 @@ const (
 )
 
 // ask makes the call in one form, and reads the answer.
-func (c *Client) ask(ctx context.Context, call *call, form form, body *prepared, mayHedge bool) (attempts int, err error) {
+func (c *Client) ask(
+	ctx context.Context, call *call, form form, body *prepared, mayHedge bool,
+) (attempts int, err error) {
 	text, err := body.in(form, call)
 	if err != nil {
 		return 1, err
@@ -137,7 +143,8 @@ func (c *Client) fetch(ctx context.Context, call *call, form form, body []byte) 
 	switch {
 	case form == asMessage && res.StatusCode != http.StatusOK:
 		return answer{}, c.messageFailure(res)
-	case form == asMessage && typed(res, typeMessage) != nil: // some servers answer 200 to any request
+	// some servers answer 200 to any request
+	case form == asMessage && typed(res, typeMessage) != nil:
 		return answer{}, errNotOffered
 	case form == asJSON && res.StatusCode/100 != 2 && res.StatusCode != call.also:
 		return answer{}, c.failure(res)
@@ -151,10 +158,14 @@ func (c *Client) fetch(ctx context.Context, call *call, form form, body []byte) 
 }
 
 // sendCall sends the call in one form.
-func (c *Client) sendCall(ctx context.Context, call *call, form form, body []byte) (*http.Response, error) {
+func (c *Client) sendCall(
+	ctx context.Context, call *call, form form, body []byte,
+) (*http.Response, error) {
 	switch {
 	case form == asMessage:
-		return c.send(ctx, http.MethodPost, c.procedureURL(call.procedure.path), typeMessage, bytes.NewReader(body))
+		return c.send(
+			ctx, http.MethodPost, c.procedureURL(call.procedure.path), typeMessage, bytes.NewReader(body),
+		)
 	case body == nil:
 		return c.send(ctx, call.method, c.url(call.path, call.query), "", http.NoBody)
 	default:
@@ -163,7 +174,9 @@ func (c *Client) sendCall(ctx context.Context, call *call, form form, body []byt
 }
 
 // send sends the request and returns the answer. The caller must read and close its body.
-func (c *Client) send(ctx context.Context, method string, to *url.URL, mediaType string, body io.Reader) (*http.Response, error) {
+func (c *Client) send(
+	ctx context.Context, method string, to *url.URL, mediaType string, body io.Reader,
+) (*http.Response, error) {
 	req, err := http.NewRequestWithContext(ctx, method, "", body)
 	if err != nil {
 		return nil, fmt.Errorf("create the request: %w", err)
@@ -267,7 +280,11 @@ func where(res *http.Response) string {
 
 // failure reads an answer with an error.
 func (c *Client) failure(res *http.Response) error {
-	e := &Error{Status: res.StatusCode, RetryAfter: retryAfter(res.Header.Get("Retry-After")), RequestID: res.Header.Get("X-Request-ID")}
+	e := &Error{
+		Status:     res.StatusCode,
+		RetryAfter: retryAfter(res.Header.Get("Retry-After")),
+		RequestID:  res.Header.Get("X-Request-ID"),
+	}
 	text, err := io.ReadAll(io.LimitReader(res.Body, min(maxErrorBytes, c.o.MaxAnswerBytes)))
 	var answer struct {
 		Error problem `json:"error"`

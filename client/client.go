@@ -85,7 +85,9 @@ func New(baseURL string, o Options) (*Client, error) {
 	case isSocket && socket == "":
 		return nil, errors.New("unix: the path of the socket is missing")
 	case o.AttemptTimeout < 0 || o.MaxAttempts < 0 || o.Hedge < 0 || o.MaxAnswerBytes < 0:
-		return nil, errors.New("AttemptTimeout, MaxAttempts, Hedge and MaxAnswerBytes must not be negative")
+		return nil, errors.New(
+			"AttemptTimeout, MaxAttempts, Hedge and MaxAnswerBytes must not be negative",
+		)
 	}
 	base.Path, base.RawPath = strings.TrimSuffix(base.Path, "/"), strings.TrimSuffix(base.RawPath, "/")
 	o.AttemptTimeout = cmp.Or(o.AttemptTimeout, 15*time.Second)
@@ -96,7 +98,9 @@ func New(baseURL string, o Options) (*Client, error) {
 		o.HTTPClient = defaultHTTPClient(o.Hedge > 0)
 	}
 	direct := *o.HTTPClient
-	direct.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	direct.CheckRedirect = func(*http.Request, []*http.Request) error {
+		return http.ErrUseLastResponse
+	}
 	if isSocket {
 		direct.Transport, err = overSocket(direct.Transport, socket)
 	}

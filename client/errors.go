@@ -69,7 +69,8 @@ func (e *Error) Is(target error) bool {
 	case ErrOverloaded:
 		return e.Status == http.StatusTooManyRequests || hasCode("overloaded", "rate_limited")
 	case ErrDenied:
-		return e.Status == http.StatusUnauthorized || e.Status == http.StatusForbidden || hasCode("unauthenticated", "forbidden")
+		return e.Status == http.StatusUnauthorized || e.Status == http.StatusForbidden ||
+			hasCode("unauthenticated", "forbidden")
 	case ErrLimitReached:
 		return hasCode("limit_reached")
 	case ErrNoLedger:
@@ -82,8 +83,11 @@ func (e *Error) Is(target error) bool {
 			http.StatusUnsupportedMediaType, http.StatusUnprocessableEntity:
 			return true
 		case 0: // of a single activity: some codes are not about the request
-			return !hasCode("limit_reached", "no_ledger", "stuck", "followed", "not_yet", "unavailable", "overloaded", "rate_limited",
-				"audit_unavailable", "internal", "unauthenticated", "forbidden")
+			return !hasCode(
+				"limit_reached", "no_ledger", "stuck", "followed", "not_yet", "unavailable", "overloaded",
+				"rate_limited",
+				"audit_unavailable", "internal", "unauthenticated", "forbidden",
+			)
 		}
 	}
 	return false
@@ -97,7 +101,8 @@ func (e *Error) retryable() bool {
 	switch e.Status {
 	case http.StatusBadRequest:
 		return e.Code == ""
-	case http.StatusRequestTimeout, http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable,
+	case http.StatusRequestTimeout, http.StatusTooManyRequests, http.StatusBadGateway,
+		http.StatusServiceUnavailable,
 		http.StatusGatewayTimeout:
 		return true
 	}

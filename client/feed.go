@@ -126,7 +126,9 @@ func (c *Client) Filter(ctx context.Context, req FilterRequest) (Feed, error) {
 		asked.Answer = AnswerDropped // a shorter answer; the request has the rest
 	}
 	err := c.do(ctx, &call{
-		method: http.MethodPost, path: []string{"v1", "feed", "filter"}, encode: asked.json, into: &feed,
+		method: http.MethodPost, path: []string{
+			"v1", "feed", "filter",
+		}, encode: asked.json, into: &feed,
 		once: req.RecordSeen, hedged: !req.RecordSeen,
 		sound: func() bool { return feed.answers(&asked) }, procedure: filterProcedure(&req, &feed),
 	})
@@ -168,7 +170,8 @@ func (f *Feed) byIndex(req *FilterRequest) bool {
 			return false
 		}
 	}
-	return looked >= 0 && f.Posts == nil && f.Dropped != nil && f.Degraded != nil && len(f.Annotated) == len(req.Annotate)
+	return looked >= 0 && f.Posts == nil && f.Dropped != nil && f.Degraded != nil &&
+		len(f.Annotated) == len(req.Annotate)
 }
 
 // Explanation says why a feed drops or keeps a post.
@@ -181,19 +184,22 @@ type Explanation struct {
 
 // Reason is one thing that the filter reports about a post.
 type Reason struct {
-	Kind      string `json:"kind"`
-	Effect    string `json:"effect"`    // "drop", "annotate" or "keep"
-	Actor     string `json:"actor"`     // the user, for kinds that target users
-	Target    string `json:"target"`    // the id, for kinds that do not target users, unless it is the post's own
+	Kind   string `json:"kind"`
+	Effect string `json:"effect"` // "drop", "annotate" or "keep"
+	Actor  string `json:"actor"`  // the user, for kinds that target users
+	// the id, for kinds that do not target users, unless it is the post's own
+	Target    string `json:"target"`
 	Direction string `json:"direction"` // whose activity: "by_viewer" or "by_actor"
 	// Certainty is "certain", "false" (a false positive) or "unconfirmed".
 	Certainty string    `json:"certainty"`
 	Since     time.Time `json:"since"` // zero: unknown
 	Until     time.Time `json:"until"` // zero: it has no end
-	Parts     []string  `json:"parts"` // for a window: the beginnings of the parts that report the post
+	// for a window: the beginnings of the parts that report the post
+	Parts []string `json:"parts"`
 
-	OverruledBy string `json:"overruled_by"` // the kind that keeps the post in spite of this reason; "": none
-	List        string `json:"list"`         // the list whose activity it is; "": the viewer's
+	// the kind that keeps the post in spite of this reason; "": none
+	OverruledBy string `json:"overruled_by"`
+	List        string `json:"list"` // the list whose activity it is; "": the viewer's
 }
 
 // Page describes the page of the viewer's activities in the ledger.
@@ -217,7 +223,13 @@ type ExplainRequest struct {
 
 // Explain returns what a feed does with a post, and why. The service must have a ledger.
 func (c *Client) Explain(ctx context.Context, r ExplainRequest) (Explanation, error) {
-	asked := &feedfilterv1.ExplainRequest{Viewer: r.Viewer, Post: r.Post.message(), Lists: r.Lists, After: r.After, Within: within(r.Within)}
+	asked := &feedfilterv1.ExplainRequest{
+		Viewer: r.Viewer,
+		Post:   r.Post.message(),
+		Lists:  r.Lists,
+		After:  r.After,
+		Within: within(r.Within),
+	}
 	var e Explanation
 	err := c.do(ctx, &call{
 		method: http.MethodPost, path: []string{"v1", "feed", "explain"}, into: &e, hedged: true,
@@ -228,15 +240,23 @@ func (c *Client) Explain(ctx context.Context, r ExplainRequest) (Explanation, er
 			After  string    `json:"after,omitzero"`
 			Within string    `json:"within,omitzero"`
 		}{r.Viewer, func(t *jsonText) { t.post(&r.Post) }, r.Lists, r.After, within(r.Within)},
-		sound:     func() bool { return e.Reasons != nil && e.Degraded != nil },
-		procedure: procedureOf(feedService, "Explain", asked, new(feedfilterv1.ExplainResponse), e.fill),
+		sound: func() bool { return e.Reasons != nil && e.Degraded != nil },
+		procedure: procedureOf(
+			feedService, "Explain", asked, new(feedfilterv1.ExplainResponse), e.fill,
+		),
 	})
 	return e, err
 }
 
 // message returns the post as a message.
 func (p Post) message() *feedfilterv1.Post {
-	m := &feedfilterv1.Post{Id: p.ID, Author: p.Author, Actors: p.Actors, ActorRoles: p.Roles, Related: p.Related}
+	m := &feedfilterv1.Post{
+		Id:         p.ID,
+		Author:     p.Author,
+		Actors:     p.Actors,
+		ActorRoles: p.Roles,
+		Related:    p.Related,
+	}
 	for name, ids := range p.Facets {
 		m.Facets = append(m.Facets, &feedfilterv1.Facet{Name: name, Ids: ids})
 	}
@@ -247,17 +267,30 @@ func (p Post) message() *feedfilterv1.Post {
 func (e *Explanation) fill(m *feedfilterv1.ExplainResponse) {
 	p := m.GetPage()
 	*e = Explanation{
-		Dropped: m.GetDropped(), Reasons: make([]Reason, len(m.GetReasons())), Degraded: degradedOf(m.GetDegraded()),
+		Dropped:  m.GetDropped(),
+		Reasons:  make([]Reason, len(m.GetReasons())),
+		Degraded: degradedOf(m.GetDegraded()),
 		Page: Page{
-			Number: p.GetNumber(), Sequence: p.GetSequence(), Keys: int(p.GetKeys()), Bytes: int(p.GetBytes()),
+			Number:            p.GetNumber(),
+			Sequence:          p.GetSequence(),
+			Keys:              int(p.GetKeys()),
+			Bytes:             int(p.GetBytes()),
 			FalsePositiveRate: p.GetFalsePositiveRate(),
 		},
 	}
 	for i, r := range m.GetReasons() {
 		e.Reasons[i] = Reason{
-			Kind: r.GetKind(), Effect: r.GetEffect(), Actor: r.GetActor(), Target: r.GetTarget(), Direction: r.GetDirection(),
-			Certainty: r.GetCertainty(), Since: timeOf(r.GetSince()), Until: timeOf(r.GetUntil()), Parts: r.GetParts(),
-			OverruledBy: r.GetOverruledBy(), List: r.GetList(),
+			Kind:        r.GetKind(),
+			Effect:      r.GetEffect(),
+			Actor:       r.GetActor(),
+			Target:      r.GetTarget(),
+			Direction:   r.GetDirection(),
+			Certainty:   r.GetCertainty(),
+			Since:       timeOf(r.GetSince()),
+			Until:       timeOf(r.GetUntil()),
+			Parts:       r.GetParts(),
+			OverruledBy: r.GetOverruledBy(),
+			List:        r.GetList(),
 		}
 	}
 }
@@ -294,9 +327,13 @@ type DroppedViewer struct {
 func (c *Client) Fanout(ctx context.Context, req FanoutRequest) (Fanout, error) {
 	var answer Fanout
 	err := c.do(ctx, &call{
-		method: http.MethodPost, path: []string{"v1", "fanout", "filter"}, body: req.inJSON(), into: &answer, hedged: true,
+		method: http.MethodPost, path: []string{
+			"v1", "fanout", "filter",
+		}, body: req.inJSON(), into: &answer, hedged: true,
 		sound: func() bool { return answer.Dropped != nil && answer.Degraded != nil },
-		procedure: procedureOf(feedService, "Fanout", req.message(), new(feedfilterv1.FanoutResponse), func(m *feedfilterv1.FanoutResponse) {
+		procedure: procedureOf(feedService, "Fanout", req.message(), new(
+			feedfilterv1.FanoutResponse,
+		), func(m *feedfilterv1.FanoutResponse) {
 			answer.fill(&req, m)
 		}),
 	})
@@ -325,16 +362,26 @@ func (r *FanoutRequest) inJSON() any {
 		Exact   bool                `json:"exact,omitzero"`
 		After   string              `json:"after,omitzero"`
 		Within  string              `json:"within,omitzero"`
-	}{post.ID, post.Author, actors, post.Related, post.Facets, viewers, r.Kinds, r.Exact, r.After, within(r.Within)}
+	}{
+		post.ID, post.Author, actors, post.Related, post.Facets, viewers, r.Kinds, r.Exact, r.After,
+		within(r.Within),
+	}
 }
 
 // message returns the request as a message.
 func (r *FanoutRequest) message() *feedfilterv1.FanoutRequest {
 	post := r.Post.message()
 	m := &feedfilterv1.FanoutRequest{
-		Post: post.GetId(), Author: post.GetAuthor(), Actors: post.GetActors(), ActorRoles: post.GetActorRoles(),
-		Related: post.GetRelated(), Facets: post.GetFacets(), Viewers: r.Viewers, Exact: r.Exact, After: r.After,
-		Within: within(r.Within),
+		Post:       post.GetId(),
+		Author:     post.GetAuthor(),
+		Actors:     post.GetActors(),
+		ActorRoles: post.GetActorRoles(),
+		Related:    post.GetRelated(),
+		Facets:     post.GetFacets(),
+		Viewers:    r.Viewers,
+		Exact:      r.Exact,
+		After:      r.After,
+		Within:     within(r.Within),
 	}
 	if r.Kinds != nil {
 		m.Kinds = &feedfilterv1.KindNames{Names: r.Kinds}
@@ -344,14 +391,20 @@ func (r *FanoutRequest) message() *feedfilterv1.FanoutRequest {
 
 // fill sets the answer from the message.
 func (f *Fanout) fill(req *FanoutRequest, m *feedfilterv1.FanoutResponse) {
-	*f = Fanout{Dropped: make([]DroppedViewer, 0, len(m.GetDropped())), Degraded: degradedOf(m.GetDegraded())}
+	*f = Fanout{
+		Dropped:  make([]DroppedViewer, 0, len(m.GetDropped())),
+		Degraded: degradedOf(m.GetDegraded()),
+	}
 	for _, d := range m.GetDropped() {
 		if int(d.GetIndex()) >= len(req.Viewers) {
 			f.Dropped = nil // the answer does not fit the request
 			return
 		}
 		f.Dropped = append(f.Dropped, DroppedViewer{
-			Viewer: req.Viewers[d.GetIndex()], Kind: d.GetKind(), Actor: d.GetActor(), Target: d.GetTarget(),
+			Viewer: req.Viewers[d.GetIndex()],
+			Kind:   d.GetKind(),
+			Actor:  d.GetActor(),
+			Target: d.GetTarget(),
 		})
 	}
 }

@@ -41,7 +41,10 @@ func (r *FilterRequest) json() ([]byte, error) {
 		After      string   `json:"after,omitzero"`
 		Within     string   `json:"within,omitzero"`
 		Answer     string   `json:"answer,omitzero"`
-	}{r.Kinds, r.Annotate, r.Lists, r.Limit, r.RecordSeen, r.Exact, r.After, within(r.Within), r.Answer})
+	}{
+		r.Kinds, r.Annotate, r.Lists, r.Limit, r.RecordSeen, r.Exact, r.After, within(r.Within),
+		r.Answer,
+	})
 	const perPost = 48 // bytes
 	t := jsonText{make([]byte, 0, perPost*(len(r.Posts)+5)), err}
 	t.add(`{"viewer":`, r.Viewer)

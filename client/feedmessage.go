@@ -65,7 +65,9 @@ func encodeFilter(req *FilterRequest) ([]byte, error) {
 		authors = authors || p.Author != ""
 		actors += len(p.Actors)
 	}
-	dst, err := proto.MarshalOptions{}.MarshalAppend(make([]byte, 0, length), filterMessage(req, actors))
+	dst, err := proto.MarshalOptions{}.MarshalAppend(
+		make([]byte, 0, length), filterMessage(req, actors),
+	)
 	if err != nil {
 		return nil, err
 	}
@@ -98,10 +100,16 @@ func appendID(dst []byte, field byte, id string) []byte {
 // actors is their number.
 func filterMessage(req *FilterRequest, actors int) *feedfilterv1.FilterRequest {
 	m := &feedfilterv1.FilterRequest{
-		Viewer: req.Viewer, Annotate: req.Annotate, Lists: req.Lists, RecordSeen: req.RecordSeen, Exact: req.Exact, After: req.After,
+		Viewer:     req.Viewer,
+		Annotate:   req.Annotate,
+		Lists:      req.Lists,
+		RecordSeen: req.RecordSeen,
+		Exact:      req.Exact,
+		After:      req.After,
 		Within:     within(req.Within),
 		ActorPosts: make([]uint32, 0, actors),
-		Limit:      math.MaxUint32, Answer: math.MaxInt32, // the service refuses these
+		Limit:      math.MaxUint32,
+		Answer:     math.MaxInt32, // the service refuses these
 	}
 	if req.Limit >= 0 && req.Limit < math.MaxUint32 {
 		m.Limit = uint32(req.Limit)
@@ -155,7 +163,10 @@ func appendIDs(all []string, posts []uint32, ids []string, i int) ([]string, []u
 // from the request: the generated code would allocate all of them.
 func (f *Feed) decode(req *FilterRequest, text []byte) error {
 	const each = 16 // bytes of a dropped post, about
-	*f = Feed{Dropped: make([]Dropped, 0, min(len(req.Posts), len(text)/each)), Degraded: []Degraded{}}
+	*f = Feed{
+		Dropped:  make([]Dropped, 0, min(len(req.Posts), len(text)/each)),
+		Degraded: []Degraded{},
+	}
 	annotated := 0
 	err := eachField(text, func(number int, value uint64, message []byte) error {
 		switch {

@@ -36,7 +36,9 @@ type procedure struct {
 
 // procedureOf returns a procedure of a service. The answer is read into response, and done then
 // sets the result of the call.
-func procedureOf[Response proto.Message](service, name string, request proto.Message, response Response, done func(Response)) *procedure {
+func procedureOf[Response proto.Message](
+	service, name string, request proto.Message, response Response, done func(Response),
+) *procedure {
 	return &procedure{
 		path:   "/" + service + "/" + name,
 		encode: func() ([]byte, error) { return proto.Marshal(request) },
@@ -61,14 +63,22 @@ func (c *Client) messageFailure(res *http.Response) error {
 	if err == nil {
 		if detail := detailOf(text); detail != nil {
 			e := &Error{
-				Status: int(detail.GetHttpStatus()), Code: detail.GetCode(), Message: detail.GetMessage(), Field: detail.GetField(),
-				Limit: detail.GetLimit(), RetryAfter: retryAfter(res.Header.Get("Retry-After")), RequestID: res.Header.Get("X-Request-ID"),
+				Status:     int(detail.GetHttpStatus()),
+				Code:       detail.GetCode(),
+				Message:    detail.GetMessage(),
+				Field:      detail.GetField(),
+				Limit:      detail.GetLimit(),
+				RetryAfter: retryAfter(res.Header.Get("Retry-After")),
+				RequestID:  res.Header.Get("X-Request-ID"),
 			}
 			return fmt.Errorf("%s: %w", where(res), e)
 		}
 	}
-	others := []int{http.StatusUnauthorized, http.StatusForbidden, http.StatusProxyAuthRequired, http.StatusRequestTimeout,
-		http.StatusTooManyRequests}
+	others := []int{
+		http.StatusUnauthorized, http.StatusForbidden, http.StatusProxyAuthRequired,
+		http.StatusRequestTimeout,
+		http.StatusTooManyRequests,
+	}
 	// Some proxies answer messages with a 400 of their own. A bare 400 in plain text is no answer to
 	// the message: see [Error.retryable].
 	bare := res.StatusCode == http.StatusBadRequest && typed(res, "text/plain") == nil
@@ -158,7 +168,14 @@ func op(name string) feedfilterv1.Op {
 // resultOf returns the result of one activity.
 func resultOf(r *feedfilterv1.Result) Result {
 	if d := r.GetError(); d != nil {
-		return Result{Err: &Error{Code: d.GetCode(), Message: d.GetMessage(), Field: d.GetField(), Limit: d.GetLimit()}}
+		return Result{
+			Err: &Error{
+				Code:    d.GetCode(),
+				Message: d.GetMessage(),
+				Field:   d.GetField(),
+				Limit:   d.GetLimit(),
+			},
+		}
 	}
 	return Result{Changed: r.GetChanged()}
 }

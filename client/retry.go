@@ -50,7 +50,8 @@ func (b *budget) earn() {
 // again reports whether to retry the call after err, and waits until then. It returns false at once
 // if the context would end first.
 func (c *Client) again(ctx context.Context, call *call, attempts int, err error) bool {
-	if ctx.Err() != nil || attempts >= c.o.MaxAttempts || !mayHelp(err) || call.once && !hadNoEffect(err) {
+	if ctx.Err() != nil || attempts >= c.o.MaxAttempts || !mayHelp(err) ||
+		call.once && !hadNoEffect(err) {
 		return false
 	}
 	pause := rand.N(min(firstPause<<(attempts-1), longPause)) //nolint:gosec // it only spreads load
@@ -89,7 +90,9 @@ func mayHelp(err error) bool {
 //
 // Only reads are hedged. A feed with record_seen is a write: the later attempt drops all posts that
 // the earlier one has recorded as seen, and its answer may arrive first.
-func (c *Client) hedged(ctx context.Context, fetch func(context.Context) (answer, error)) (a answer, attempts int, err error) {
+func (c *Client) hedged(
+	ctx context.Context, fetch func(context.Context) (answer, error),
+) (a answer, attempts int, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	type outcome struct {

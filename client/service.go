@@ -9,12 +9,15 @@ import (
 
 // Kind is a kind of activity.
 type Kind struct {
-	Name          string   `json:"name"`
-	Plural        string   `json:"plural"` // its second name in requests
-	Target        string   `json:"target"` // "user", "post" or the facet of the posts that it looks at
-	Effect        string   `json:"effect"` // "drop", "annotate" or "keep"
-	Fold          string   `json:"fold"`   // how ids of the target are made alike, such as "case"; "": they are not
-	Rollup        string   `json:"rollup"` // which ids it covers besides its own, such as "domain"; "": none
+	Name   string `json:"name"`
+	Plural string `json:"plural"` // its second name in requests
+	// "user", "post" or the facet of the posts that it looks at
+	Target string `json:"target"`
+	Effect string `json:"effect"` // "drop", "annotate" or "keep"
+	// how ids of the target are made alike, such as "case"; "": they are not
+	Fold string `json:"fold"`
+	// which ids it covers besides its own, such as "domain"; "": none
+	Rollup        string   `json:"rollup"`
 	Over          []string `json:"over"`   // the kinds that it overrules if it keeps
 	Roles         []string `json:"roles"`  // of users on a post, in which it looks at them; nil: all
 	Fanout        bool     `json:"fanout"` // checked at fan-out, although it is one-way
@@ -40,8 +43,9 @@ func (c *Client) Kinds(ctx context.Context) ([]Kind, error) {
 
 // Pages has the number of pages, and the progress of a reshape.
 type Pages struct {
-	Pages          uint32  `json:"pages"`           // last requested number
-	Homes          int     `json:"homes"`           // groups of users: the pages that the data was created with
+	Pages uint32 `json:"pages"` // last requested number
+	// groups of users: the pages that the data was created with
+	Homes          int     `json:"homes"`
 	Reshaped       int     `json:"reshaped"`        // groups whose requested pages are built
 	SharedPages    int     `json:"shared_pages"`    // in use
 	DedicatedPages int     `json:"dedicated_pages"` // dedicated to one user each
@@ -56,7 +60,9 @@ func (p *Pages) sound() bool { return p.Homes > 0 }
 // Pages returns the number of pages. It needs a service with a ledger.
 func (c *Client) Pages(ctx context.Context) (Pages, error) {
 	var p Pages
-	err := c.do(ctx, &call{method: http.MethodGet, path: []string{"v1", "pages"}, into: &p, sound: p.sound})
+	err := c.do(
+		ctx, &call{method: http.MethodGet, path: []string{"v1", "pages"}, into: &p, sound: p.sound},
+	)
 	return p, err
 }
 
@@ -84,7 +90,16 @@ func (c *Client) reshape(ctx context.Context, pages uint32, force bool) (Pages, 
 		Force bool   `json:"force,omitzero"`
 	}{pages, force}
 	var p Pages
-	err := c.do(ctx, &call{method: http.MethodPut, path: []string{"v1", "pages"}, body: body, into: &p, sound: p.sound})
+	err := c.do(
+		ctx,
+		&call{
+			method: http.MethodPut,
+			path:   []string{"v1", "pages"},
+			body:   body,
+			into:   &p,
+			sound:  p.sound,
+		},
+	)
 	return p, err
 }
 
@@ -146,6 +161,13 @@ type Stats struct {
 // Stats returns the counts of the process that answers.
 func (c *Client) Stats(ctx context.Context) (Stats, error) {
 	var s Stats
-	err := c.do(ctx, &call{method: http.MethodGet, path: []string{"v1", "stats"}, into: &s, sound: func() bool { return s.Recorder != nil }})
+	err := c.do(ctx, &call{
+		method: http.MethodGet,
+		path:   []string{"v1", "stats"},
+		into:   &s,
+		sound: func() bool {
+			return s.Recorder != nil
+		},
+	})
 	return s, err
 }

@@ -112,9 +112,10 @@ type Cache struct {
 	opened description // description at Open, which sets the options of clients
 	told   description // last description by AWS; after Open only refresh uses it
 	now    atomic.Pointer[description]
-	asked  chan struct{} // has an element if the cache must be described again, because a connection failed
-	stop   context.CancelFunc
-	done   sync.WaitGroup
+	// has an element if the cache must be described again, because a connection failed
+	asked chan struct{}
+	stop  context.CancelFunc
+	done  sync.WaitGroup
 }
 
 // Open describes the cache. It retries while AWS throttles, is unreachable, or reports that the
@@ -146,7 +147,11 @@ func Open(ctx context.Context, c Config) (*Cache, error) {
 	case c.User != "":
 		cache.signIn = newSigner(c, conf.Credentials).signIn
 	case c.Secret != "":
-		cache.signIn = (&secret{id: c.Secret, api: secretsmanager.NewFromConfig(conf), log: cache.log}).signIn
+		cache.signIn = (&secret{
+			id:  c.Secret,
+			api: secretsmanager.NewFromConfig(conf),
+			log: cache.log,
+		}).signIn
 	}
 	if err := cache.describeFirst(ctx); err != nil {
 		return nil, fmt.Errorf("open %s in %s: %w", &c, conf.Region, err)
@@ -206,8 +211,11 @@ func (c *Cache) describeFirst(ctx context.Context) error {
 			return err
 		}
 		if recalled && !errors.Is(err, ErrNotAvailable) {
-			c.log.WarnContext(ctx, "the cache cannot be described; it is taken to be where it was", "cache", c.config.String(),
-				"addr", before.Addr, "error", err)
+			c.log.WarnContext(
+				ctx, "the cache cannot be described; it is taken to be where it was", "cache",
+				c.config.String(),
+				"addr", before.Addr, "error", err,
+			)
 			c.use(before)
 			c.failed() // makes refresh ask AWS soon
 			return nil
@@ -216,7 +224,9 @@ func (c *Cache) describeFirst(ctx context.Context) error {
 			return err
 		}
 		pause = min(2*pause, refreshPause)
-		c.log.WarnContext(ctx, "the cache cannot be described yet", "cache", c.config.String(), "error", err)
+		c.log.WarnContext(
+			ctx, "the cache cannot be described yet", "cache", c.config.String(), "error", err,
+		)
 	}
 }
 
@@ -272,8 +282,11 @@ func (c *Cache) refresh(ctx context.Context) {
 		if err != nil {
 			interval = refreshPause
 			if ctx.Err() == nil {
-				c.log.WarnContext(ctx, "the cache cannot be described; its endpoint is taken to be the same",
-					"cache", c.config.String(), "error", err)
+				c.log.WarnContext(
+					ctx, "the cache cannot be described; its endpoint is taken to be the same",
+					"cache",
+					c.config.String(), "error", err,
+				)
 			}
 			continue
 		}
@@ -291,8 +304,11 @@ func (c *Cache) update(ctx context.Context, d description) {
 	c.remember(ctx, d)
 	now := *c.now.Load()
 	if d.Cluster != now.Cluster || d.TLS != now.TLS {
-		c.log.ErrorContext(ctx, "the cache was changed in a way that needs a restart of this process: until then it is used as before",
-			"cache", c.config.String(), "cluster_mode", d.Cluster, "tls", d.TLS)
+		c.log.ErrorContext(
+			ctx,
+			"the cache was changed in a way that needs a restart of this process: until then it is used as before",
+			"cache", c.config.String(), "cluster_mode", d.Cluster, "tls", d.TLS,
+		)
 		return
 	}
 	d.Reader = cmp.Or(d.Reader, now.Reader)
@@ -300,7 +316,10 @@ func (c *Cache) update(ctx context.Context, d description) {
 		return
 	}
 	c.now.Store(&d)
-	c.log.InfoContext(ctx, "the cache has another endpoint", "cache", c.config.String(), "addr", d.Addr, "reader", d.Reader)
+	c.log.InfoContext(
+		ctx, "the cache has another endpoint", "cache", c.config.String(), "addr", d.Addr, "reader",
+		d.Reader,
+	)
 }
 
 // failed requests another description, because a connection could not be made.

@@ -42,7 +42,9 @@ func (c *Cache) Configure(o *redis.Options, reader bool) error {
 	o.CredentialsProviderContext = c.signIn
 	o.MaintNotificationsConfig = noMaintNotifications()
 	if c.config.User != "" {
-		o.ConnMaxLifetime, o.ConnMaxLifetimeJitter = lifetime(o.ConnMaxLifetime, o.ConnMaxLifetimeJitter)
+		o.ConnMaxLifetime, o.ConnMaxLifetimeJitter = lifetime(
+			o.ConnMaxLifetime, o.ConnMaxLifetimeJitter,
+		)
 	}
 	return nil
 }
@@ -61,7 +63,9 @@ func (c *Cache) ConfigureCluster(o *redis.ClusterOptions, reader bool) error {
 	o.CredentialsProviderContext = c.signIn
 	o.MaintNotificationsConfig = noMaintNotifications()
 	if c.config.User != "" {
-		o.ConnMaxLifetime, o.ConnMaxLifetimeJitter = lifetime(o.ConnMaxLifetime, o.ConnMaxLifetimeJitter)
+		o.ConnMaxLifetime, o.ConnMaxLifetimeJitter = lifetime(
+			o.ConnMaxLifetime, o.ConnMaxLifetimeJitter,
+		)
 	}
 	return nil
 }
@@ -77,7 +81,9 @@ func (c *Cache) seed(cluster, reader bool) (string, error) {
 	case !reader:
 		return c.opened.Addr, nil
 	case c.opened.Reader == "":
-		return "", fmt.Errorf("%s: %w: it has no endpoint for reads from replicas", &c.config, ErrConfig)
+		return "", fmt.Errorf(
+			"%s: %w: it has no endpoint for reads from replicas", &c.config, ErrConfig,
+		)
 	default:
 		return c.opened.Reader, nil
 	}
@@ -119,7 +125,9 @@ func (c *Cache) dialer(
 	}
 }
 
-func (c *Cache) connect(ctx context.Context, network, addr string, conf *tls.Config, timeout time.Duration) (net.Conn, error) {
+func (c *Cache) connect(
+	ctx context.Context, network, addr string, conf *tls.Config, timeout time.Duration,
+) (net.Conn, error) {
 	if !c.opened.TLS {
 		d := net.Dialer{Timeout: timeout}
 		return d.DialContext(ctx, network, addr)

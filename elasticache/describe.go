@@ -46,15 +46,18 @@ func (c *Cache) describe(ctx context.Context, timeout time.Duration) (descriptio
 }
 
 func (c *Cache) describeGroup(ctx context.Context) (description, error) {
-	out, err := c.api.DescribeReplicationGroups(ctx, &elasticache.DescribeReplicationGroupsInput{ReplicationGroupId: &c.config.Name})
+	out, err := c.api.DescribeReplicationGroups(
+		ctx, &elasticache.DescribeReplicationGroupsInput{ReplicationGroupId: &c.config.Name},
+	)
 	if err != nil || len(out.ReplicationGroups) == 0 {
 		return description{}, cmp.Or(err, ErrNotFound)
 	}
 	g := out.ReplicationGroups[0]
 	d := description{
 		Cluster: aws.ToBool(g.ClusterEnabled),
-		TLS:     aws.ToBool(g.TransitEncryptionEnabled) && g.TransitEncryptionMode != types.TransitEncryptionModePreferred,
-		Token:   aws.ToBool(g.AuthTokenEnabled),
+		TLS: aws.ToBool(g.TransitEncryptionEnabled) &&
+			g.TransitEncryptionMode != types.TransitEncryptionModePreferred,
+		Token: aws.ToBool(g.AuthTokenEnabled),
 	}
 	// A cache in the mode "preferred" accepts both. Clients use TLS if they must sign in.
 	d.TLS = d.TLS || aws.ToBool(g.TransitEncryptionEnabled) && c.signIn != nil
@@ -70,12 +73,19 @@ func (c *Cache) describeGroup(ctx context.Context) (description, error) {
 }
 
 func (c *Cache) describeServerless(ctx context.Context) (description, error) {
-	out, err := c.api.DescribeServerlessCaches(ctx, &elasticache.DescribeServerlessCachesInput{ServerlessCacheName: &c.config.Name})
+	out, err := c.api.DescribeServerlessCaches(
+		ctx, &elasticache.DescribeServerlessCachesInput{ServerlessCacheName: &c.config.Name},
+	)
 	if err != nil || len(out.ServerlessCaches) == 0 {
 		return description{}, cmp.Or(err, ErrNotFound)
 	}
 	s := out.ServerlessCaches[0]
-	d := description{Cluster: true, TLS: true, Addr: endpoint(s.Endpoint), Reader: endpoint(s.ReaderEndpoint)}
+	d := description{
+		Cluster: true,
+		TLS:     true,
+		Addr:    endpoint(s.Endpoint),
+		Reader:  endpoint(s.ReaderEndpoint),
+	}
 	return d, available(d, aws.ToString(s.Status))
 }
 
@@ -117,30 +127,44 @@ func passing(err error) bool {
 func explain(err error) error {
 	if answer, ok := errors.AsType[smithy.APIError](err); ok {
 		switch answer.ErrorCode() {
-		case "ReplicationGroupNotFoundFault", "ReplicationGroupNotFound", "ServerlessCacheNotFoundFault", "ServerlessCacheNotFound":
+		case "ReplicationGroupNotFoundFault", "ReplicationGroupNotFound",
+			"ServerlessCacheNotFoundFault", "ServerlessCacheNotFound":
 			return fmt.Errorf("%w in this account and region: %w", ErrNotFound, err)
 		case "AccessDenied", "AccessDeniedException", "UnauthorizedOperation", "NotAuthorized":
-			return fmt.Errorf("%w: the identity of this process has to be allowed elasticache:DescribeReplicationGroups "+
-				"or, of a serverless cache, elasticache:DescribeServerlessCaches: %w", ErrAccessDenied, err)
-		case "InvalidClientTokenId", "UnrecognizedClientException", "SignatureDoesNotMatch", "IncompleteSignature",
-			"MissingAuthenticationToken", "ExpiredToken", "ExpiredTokenException", "RequestExpired", "OptInRequired":
-			return fmt.Errorf("%w: the credentials are not valid in this region at this time: %w", ErrAccessDenied, err)
-		case "InvalidParameterValue", "InvalidParameterCombination", "InvalidParameterValueException", "ValidationError":
+			return fmt.Errorf(
+				"%w: the identity of this process has to be allowed elasticache:DescribeReplicationGroups "+
+					"or, of a serverless cache, elasticache:DescribeServerlessCaches: %w",
+				ErrAccessDenied,
+				err,
+			)
+		case "InvalidClientTokenId", "UnrecognizedClientException", "SignatureDoesNotMatch",
+			"IncompleteSignature",
+			"MissingAuthenticationToken", "ExpiredToken", "ExpiredTokenException", "RequestExpired",
+			"OptInRequired":
+			return fmt.Errorf(
+				"%w: the credentials are not valid in this region at this time: %w", ErrAccessDenied, err,
+			)
+		case "InvalidParameterValue", "InvalidParameterCombination", "InvalidParameterValueException",
+			"ValidationError":
 			return fmt.Errorf("%w: %w", ErrConfig, err)
 		}
 	}
-	if answer, ok := errors.AsType[*smithyhttp.ResponseError](err); ok && answer.HTTPStatusCode() == http.StatusForbidden {
+	if answer, ok := errors.AsType[*smithyhttp.ResponseError](err); ok &&
+		answer.HTTPStatusCode() == http.StatusForbidden {
 		return fmt.Errorf("%w: %w", ErrAccessDenied, err)
 	}
 	if _, ok := errors.AsType[*net.DNSError](err); ok {
-		return fmt.Errorf("AWS cannot be reached: is the region right, and may this machine reach it: %w", err)
+		return fmt.Errorf(
+			"AWS cannot be reached: is the region right, and may this machine reach it: %w", err,
+		)
 	}
 	return err
 }
 
 // remembered is the last description, as stored in Config.File.
 type remembered struct {
-	Cache       string      `json:"cache"` // with Region, identifies the cache: another cache's file must not be used
+	// with Region, identifies the cache: another cache's file must not be used
+	Cache       string      `json:"cache"`
 	Region      string      `json:"region"`
 	Description description `json:",embed"`
 }
@@ -152,7 +176,9 @@ func (c *Cache) remember(ctx context.Context, d description) {
 		return
 	}
 	if err := c.writeFile(remembered{c.config.String(), c.config.Region, d}); err != nil {
-		c.log.WarnContext(ctx, "the description of the cache cannot be kept", "file", c.config.File, "error", err)
+		c.log.WarnContext(
+			ctx, "the description of the cache cannot be kept", "file", c.config.File, "error", err,
+		)
 	}
 }
 

@@ -52,8 +52,14 @@ func (s *signer) signIn(ctx context.Context) (user, password string, err error) 
 	return s.config.User, token, nil
 }
 
-func (s *signer) token(ctx context.Context, credentials aws.Credentials, at time.Time) (string, error) {
-	query := url.Values{"Action": {"connect"}, "User": {s.config.User}, "X-Amz-Expires": {tokenExpiry}}
+func (s *signer) token(
+	ctx context.Context, credentials aws.Credentials, at time.Time,
+) (string, error) {
+	query := url.Values{
+		"Action":        {"connect"},
+		"User":          {s.config.User},
+		"X-Amz-Expires": {tokenExpiry},
+	}
 	if s.config.Serverless {
 		query.Set("ResourceType", "ServerlessCache")
 	}
@@ -62,7 +68,9 @@ func (s *signer) token(ctx context.Context, credentials aws.Credentials, at time
 	if err != nil {
 		return "", err
 	}
-	signed, _, err := s.signer.PresignHTTP(ctx, credentials, request, emptyHash, "elasticache", s.config.Region, at)
+	signed, _, err := s.signer.PresignHTTP(
+		ctx, credentials, request, emptyHash, "elasticache", s.config.Region, at,
+	)
 	if err != nil {
 		return "", err
 	}
@@ -82,7 +90,9 @@ const (
 // secretReader reads secrets. It has the methods of [secretsmanager.Client] that this package uses.
 type secretReader interface {
 	GetSecretValue(
-		ctx context.Context, in *secretsmanager.GetSecretValueInput, options ...func(*secretsmanager.Options),
+		ctx context.Context, in *secretsmanager.GetSecretValueInput, options ...func(
+			*secretsmanager.Options,
+		),
 	) (*secretsmanager.GetSecretValueOutput, error)
 }
 
@@ -144,7 +154,9 @@ func (s *secret) read(ctx context.Context, done chan struct{}) {
 		return
 	}
 	if s.known {
-		s.log.WarnContext(ctx, "the secret cannot be read, what it was is used", "secret", s.id, "error", err)
+		s.log.WarnContext(
+			ctx, "the secret cannot be read, what it was is used", "secret", s.id, "error", err,
+		)
 	}
 }
 
@@ -158,7 +170,9 @@ func (s *secret) fetch(ctx context.Context) (user, password string, err error) {
 	return parseSecret(aws.ToString(out.SecretString))
 }
 
-var errSecret = errors.New(`it is neither an AUTH token nor a JSON object with a "password" and, if need be, a "username"`)
+var errSecret = errors.New(
+	`it is neither an AUTH token nor a JSON object with a "password" and, if need be, a "username"`,
+)
 
 // parseSecret parses a secret. Its errors contain no part of the secret.
 func parseSecret(text string) (user, password string, err error) {
@@ -175,7 +189,8 @@ func parseSecret(text string) (user, password string, err error) {
 		Password  string `json:"password"`
 		AuthToken string `json:"auth_token"`
 	}
-	if json.Unmarshal([]byte(text), &object) != nil || (object.Password == "") == (object.AuthToken == "") {
+	if json.Unmarshal([]byte(text), &object) != nil ||
+		(object.Password == "") == (object.AuthToken == "") {
 		return "", "", errSecret
 	}
 	return object.Username, object.Password + object.AuthToken, nil

@@ -18,7 +18,9 @@ func (l Loaded) Apply(b Batch) Result {
 }
 
 // isForeign reports whether the page with header h is another one than b is for.
-func (b Batch) isForeign(h Header) bool { return h.Identity != b.Identity || h.Number != b.ID.Number }
+func (b Batch) isForeign(h Header) bool {
+	return h.Identity != b.Identity || h.Number != b.ID.Number
+}
 
 // Apply applies b to the page, like [Loaded.Apply]. The page must not be shared. Apply changes the
 // page only if the state of the result is Applied.

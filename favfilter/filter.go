@@ -192,7 +192,9 @@ func (f *Filter) Add(ctx context.Context, keys ...string) ([]Outcome, error) {
 		return outcomes, fmt.Errorf("add %d keys: %w", len(keys), err)
 	}
 	if slices.Contains(outcomes, Full) {
-		full := len(slices.DeleteFunc(slices.Clone(outcomes), func(o Outcome) bool { return o != Full }))
+		full := len(slices.DeleteFunc(slices.Clone(outcomes), func(o Outcome) bool {
+			return o != Full
+		}))
 		return outcomes, fmt.Errorf("add %d keys: %d do not fit: %w", len(keys), full, ErrFull)
 	}
 	return outcomes, nil
@@ -268,7 +270,9 @@ func (f *Filter) Count(ctx context.Context) (int, error) {
 
 // change applies one batch to each page of keys. list returns the list of a batch that the keys go
 // into.
-func (f *Filter) change(ctx context.Context, keys []string, list func(*Batch) *[]Hash) ([]Outcome, error) {
+func (f *Filter) change(
+	ctx context.Context, keys []string, list func(*Batch) *[]Hash,
+) ([]Outcome, error) {
 	groups, ids := f.group(keys)
 	batches := make([]Batch, len(ids))
 	for i, id := range ids {
@@ -327,7 +331,9 @@ func (f *Filter) settle(ctx context.Context, id PageID, res Result) error {
 
 // create stores an empty page if there is none.
 func (f *Filter) create(ctx context.Context, number uint32) error {
-	page, err := NewPage(Header{Identity: f.identity, Shape: f.shape, Number: number, Build: RandomID()})
+	page, err := NewPage(
+		Header{Identity: f.identity, Shape: f.shape, Number: number, Build: RandomID()},
+	)
 	if err != nil {
 		return err
 	}

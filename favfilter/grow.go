@@ -42,7 +42,8 @@ func (p *Page) growFor(rate float64) bool {
 	}
 	capacity := 2 * p.newest().shape.Capacity(layerRate(rate, n-1))
 	shape, err := shapeAfter(
-		len(p.raw)+layerBytes, MaxBits-p.totalBits(), max(1, capacity), layerRate(rate, n), p.header.Shape.Region)
+		len(p.raw)+layerBytes, MaxBits-p.totalBits(), max(1, capacity), layerRate(rate, n),
+		p.header.Shape.Region)
 	if err != nil {
 		return false
 	}

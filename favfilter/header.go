@@ -144,13 +144,17 @@ func (h Header) encode(dst []byte) {
 func DecodeHeader(b []byte) (Header, error) {
 	switch {
 	case len(b) < HeaderBytes:
-		return Header{}, fmt.Errorf("%w: %d bytes, the header alone takes %d", ErrDamaged, len(b), HeaderBytes)
+		return Header{}, fmt.Errorf(
+			"%w: %d bytes, the header alone takes %d", ErrDamaged, len(b), HeaderBytes,
+		)
 	case string(b[:3]) == formatName && b[3] != formatOpen[3]:
 		return Header{}, fmt.Errorf("%w: %d, this version reads %d", ErrFormat, b[3], formatOpen[3])
 	case string(b[:4]) != formatOpen:
 		return Header{}, fmt.Errorf("%w: starts with %q, not %q", ErrDamaged, b[:4], formatOpen)
 	case binary.BigEndian.Uint32(b[offSum:]) != headerSum(b):
-		return Header{}, fmt.Errorf("%w: header checksum %x, computed %x", ErrDamaged, b[offSum:HeaderBytes], headerSum(b))
+		return Header{}, fmt.Errorf(
+			"%w: header checksum %x, computed %x", ErrDamaged, b[offSum:HeaderBytes], headerSum(b),
+		)
 	case b[offLayers] == 0 || b[offLayers] > MaxLayers || b[12] > 31:
 		return Header{}, fmt.Errorf("%w: %d layers, 2^%d pages", ErrDamaged, b[offLayers], b[12])
 	}

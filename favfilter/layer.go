@@ -151,8 +151,12 @@ func (p *Page) decodeLayers() error {
 		if err != nil {
 			return fmt.Errorf("%w: layer %d: %w", ErrDamaged, i+1, err)
 		}
-		if l.set > p.layers[0].set || l.count > p.layers[0].count || l.shape.Bits > MaxBits-p.totalBits() {
-			return fmt.Errorf("%w: layer %d: %d bits, %d set, %d keys: more than the page has", ErrDamaged, i+1, l.shape.Bits, l.set, l.count)
+		if l.set > p.layers[0].set || l.count > p.layers[0].count ||
+			l.shape.Bits > MaxBits-p.totalBits() {
+			return fmt.Errorf(
+				"%w: layer %d: %d bits, %d set, %d keys: more than the page has", ErrDamaged, i+1,
+				l.shape.Bits, l.set, l.count,
+			)
 		}
 		p.layers[0].set -= l.set
 		p.layers[0].count -= l.count
@@ -160,7 +164,9 @@ func (p *Page) decodeLayers() error {
 		at += layerBytes + int(l.shape.Bits/8)
 	}
 	if len(p.raw) != at {
-		return fmt.Errorf("%w: %d bytes, %d expected of %d bits", ErrDamaged, len(p.raw), at, p.totalBits())
+		return fmt.Errorf(
+			"%w: %d bytes, %d expected of %d bits", ErrDamaged, len(p.raw), at, p.totalBits(),
+		)
 	}
 	return nil
 }

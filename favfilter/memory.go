@@ -123,7 +123,9 @@ func (m *Memory) Peek(ctx context.Context, ids []PageID) ([]Status, error) {
 }
 
 // Load implements [Store].
-func (m *Memory) Load(ctx context.Context, ids []PageID, held ...PageID) ([]Loaded, []Version, error) {
+func (m *Memory) Load(
+	ctx context.Context, ids []PageID, held ...PageID,
+) ([]Loaded, []Version, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, nil, fmt.Errorf("load %d pages: %w", len(ids)+len(held), err)
 	}
@@ -166,7 +168,8 @@ func (m *Memory) put(id PageID, h held) {
 // older reports whether page may be replaced by next.
 func older(page, next *Page) bool {
 	return next != nil && (page == nil ||
-		page.header.Incarnation != next.header.Incarnation || page.header.Sequence < next.header.Sequence)
+		page.header.Incarnation != next.header.Incarnation ||
+		page.header.Sequence < next.header.Sequence)
 }
 
 // same reports whether a and b are equal byte for byte.

@@ -51,17 +51,24 @@ func decodePage(raw, collisions []byte) (*Page, error) {
 	}
 	if collisions != nil && h.Shape.Region > 0 {
 		if want := p.collisionsBytes(); len(collisions) != want {
-			return nil, fmt.Errorf("%w: regions string of %d bytes, %d expected", ErrDamaged, len(collisions), want)
+			return nil, fmt.Errorf(
+				"%w: regions string of %d bytes, %d expected", ErrDamaged, len(collisions), want,
+			)
 		}
 		if build := binary.BigEndian.Uint64(collisions); build != h.Build {
-			return nil, fmt.Errorf("%w: bits string of build %016x, regions string of build %016x", ErrDamaged, h.Build, build)
+			return nil, fmt.Errorf(
+				"%w: bits string of build %016x, regions string of build %016x", ErrDamaged, h.Build, build,
+			)
 		}
 		p.collisions = collisions
 	}
 	p.attach()
 	for i := range p.layers {
 		if l := &p.layers[i]; l.pair.Bits.Count() != int(l.set) {
-			return nil, fmt.Errorf("%w: %d bits set in layer %d, the header says %d", ErrDamaged, l.pair.Bits.Count(), i, l.set)
+			return nil, fmt.Errorf(
+				"%w: %d bits set in layer %d, the header says %d", ErrDamaged, l.pair.Bits.Count(), i,
+				l.set,
+			)
 		}
 	}
 	return p, nil

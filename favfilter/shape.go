@@ -58,14 +58,18 @@ func firstShape(capacity int, rate, share float64) (shape Shape, err error) {
 
 // shapeAfter returns the shape of a layer with at most mostBits bits that follows before bytes of
 // a string.
-func shapeAfter(before int, mostBits uint32, capacity int, rate float64, region uint16) (Shape, error) {
+func shapeAfter(
+	before int, mostBits uint32, capacity int, rate float64, region uint16,
+) (Shape, error) {
 	if capacity < 0 {
 		return Shape{}, fmt.Errorf("capacity %d is negative", capacity)
 	}
 	k := hashesFor(rate, region)
 	need := bytesFor(capacity, rate, k)
 	if most := mostBits / 8; need > float64(most) {
-		return Shape{}, fmt.Errorf("%d keys at rate %g need %.0f bytes, more than %d", capacity, rate, need, most)
+		return Shape{}, fmt.Errorf(
+			"%d keys at rate %g need %.0f bytes, more than %d", capacity, rate, need, most,
+		)
 	}
 	length := max(minPageBytes, fitAllocator(before+int(need)))
 	return Shape{Bits: min(mostBits, uint32(length-before)*8), Hashes: k, Region: region}, nil

@@ -114,7 +114,9 @@ const (
 )
 
 func (s State) String() string {
-	return nameOf(int(s), "applied", "current", "behind", "missing", "foreign", "torn", "jammed", "overfull")
+	return nameOf(
+		int(s), "applied", "current", "behind", "missing", "foreign", "torn", "jammed", "overfull",
+	)
 }
 
 // Batch is a set of changes to one page, applied in one step. Removals are applied first.
@@ -262,7 +264,11 @@ func (s Stored) Status() Status {
 	if h.Shape.Region == 0 {
 		s.RegionsLength, s.Collided = 0, 0
 	}
-	return Status{Header: h, Size: sizeOf(h, s.BitsLength, s.RegionsLength), Collided: uint32(s.Collided)}
+	return Status{
+		Header:   h,
+		Size:     sizeOf(h, s.BitsLength, s.RegionsLength),
+		Collided: uint32(s.Collided),
+	}
 }
 
 // check checks what was read against the header. The header of a page that has grown leaves room
@@ -275,16 +281,24 @@ func (s Stored) check(h Header) error {
 		least, most = least+grown*(layerBytes+1), HeaderBytes+MaxBits/8+grown*layerBytes
 	}
 	if s.BitsLength < least || s.BitsLength > most {
-		return fmt.Errorf("%w: %d bytes, %d to %d expected of %d bits", ErrDamaged, s.BitsLength, least, most, h.Shape.Bits)
+		return fmt.Errorf(
+			"%w: %d bytes, %d to %d expected of %d bits", ErrDamaged, s.BitsLength, least, most,
+			h.Shape.Bits,
+		)
 	}
 	all := Shape{Bits: 8 * uint32(s.BitsLength-HeaderBytes-grown*layerBytes), Region: h.Shape.Region}
 	_, least = all.Bytes()
 	switch {
 	case h.Shape.Region == 0:
 	case s.RegionsLength < least || s.RegionsLength > least+grown:
-		return fmt.Errorf("%w: regions string of %d bytes, %d to %d expected", ErrDamaged, s.RegionsLength, least, least+grown)
+		return fmt.Errorf(
+			"%w: regions string of %d bytes, %d to %d expected", ErrDamaged, s.RegionsLength, least,
+			least+grown,
+		)
 	case len(s.Build) != buildBytes || binary.BigEndian.Uint64(s.Build) != h.Build:
-		return fmt.Errorf("%w: bits string of build %016x, regions string of build %x", ErrDamaged, h.Build, s.Build)
+		return fmt.Errorf(
+			"%w: bits string of build %016x, regions string of build %x", ErrDamaged, h.Build, s.Build,
+		)
 	}
 	return nil
 }

@@ -71,7 +71,9 @@ func cut(hits []activity.Hit, candidate int) (of, rest []activity.Hit) {
 
 // confirms reports whether decisions depend on the ledger.
 func (d *decision) confirms() bool {
-	return d.exact || slices.ContainsFunc(d.kinds, func(k activity.Kind) bool { return k.Effect == activity.Keep })
+	return d.exact || slices.ContainsFunc(d.kinds, func(k activity.Kind) bool {
+		return k.Effect == activity.Keep
+	})
 }
 
 // keepTimeout is how long an answer that is not exact waits for the ledger: as long as feeds wait
@@ -129,11 +131,16 @@ func (d *decision) confirm(ctx context.Context, activities Activities, hits []ac
 }
 
 func tooManyClaims(field string) error {
-	return invalid(activity.CodeTooManyIDs, field, "more than %d activities for the ledger to confirm", MaxConfirmed)
+	return invalid(
+		activity.CodeTooManyIDs, field, "more than %d activities for the ledger to confirm",
+		MaxConfirmed,
+	)
 }
 
 // ask asks the ledger about claims of one owner.
-func (d *decision) ask(ctx context.Context, activities Activities, owner string, claims []claim) error {
+func (d *decision) ask(
+	ctx context.Context, activities Activities, owner string, claims []claim,
+) error {
 	asked := make([]activity.Claim, len(claims))
 	for i, c := range claims {
 		asked[i] = c.Claim
@@ -151,7 +158,9 @@ func (d *decision) ask(ctx context.Context, activities Activities, owner string,
 func (d *decision) degrade(claims []claim) {
 	for i := range d.kinds {
 		k := &d.kinds[i]
-		noted := slices.ContainsFunc(d.degraded, func(d activity.Degraded) bool { return d.Kind == k.Name })
+		noted := slices.ContainsFunc(d.degraded, func(d activity.Degraded) bool {
+			return d.Kind == k.Name
+		})
 		if !noted && slices.ContainsFunc(claims, func(c claim) bool { return c.Kind == k }) {
 			d.degraded = append(d.degraded, activity.Degraded{Kind: k.Name, Reason: ledgerDown})
 		}
@@ -207,7 +216,8 @@ func (d *decision) claimReasons(hits []activity.Hit, all bool) (waits bool) {
 func over(hits []activity.Hit, drop *activity.Hit) iter.Seq[*activity.Hit] {
 	return func(yield func(*activity.Hit) bool) {
 		for i := range hits {
-			if keep := &hits[i]; overrules(keep.Kind, drop.Kind, keep.ID, drop.ID, drop.List) && !yield(keep) {
+			if keep := &hits[i]; overrules(keep.Kind, drop.Kind, keep.ID, drop.ID, drop.List) &&
+				!yield(keep) {
 				return
 			}
 		}

@@ -72,7 +72,9 @@ type Reason struct {
 // A post without an ID stands for all posts of its author. Explain then returns everything between
 // the two users, because kinds look at the author in every role. Dropped reports whether any of it
 // drops posts.
-func Explain(ctx context.Context, activities Activities, viewer string, post Post, lists ...string) (Explanation, error) {
+func Explain(
+	ctx context.Context, activities Activities, viewer string, post Post, lists ...string,
+) (Explanation, error) {
 	_, err := activities.Confirm(ctx, viewer, nil)
 	if _, ok := errors.AsType[*activity.NoLedgerError](err); ok {
 		return Explanation{}, &activity.NoLedgerError{Call: "an explanation"}
@@ -179,7 +181,9 @@ func (r *Reason) dateWindow(runs []seen.Run) {
 }
 
 // confirm asks the ledger about the reasons of kinds that it keeps.
-func (e *Explanation) confirm(ctx context.Context, activities Activities, viewer string, p *Post) error {
+func (e *Explanation) confirm(
+	ctx context.Context, activities Activities, viewer string, p *Post,
+) error {
 	of := make(map[string][]*Reason) // by owner
 	if len(e.Reasons) > MaxConfirmed {
 		return tooManyClaims("post")

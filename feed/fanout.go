@@ -61,7 +61,9 @@ func Fanout(ctx context.Context, activities Activities, req FanoutRequest) (Fano
 	if err := f.compile(activities.Kinds()); err != nil {
 		return FanoutAnswer{}, err
 	}
-	err := activities.Await(ctx, activity.Freshness{After: req.After, Within: req.Within, Kinds: f.all})
+	err := activities.Await(
+		ctx, activity.Freshness{After: req.After, Within: req.Within, Kinds: f.all},
+	)
 	var hits []activity.Hit
 	if err == nil {
 		hits, err = activities.Audience(ctx, f.owners(), f.all, f.deciding(), req.Viewers)
@@ -96,7 +98,9 @@ type fanout struct {
 // compile checks the request, and looks its kinds up.
 func (f *fanout) compile(kinds *activity.Kinds) error {
 	if len(f.req.Viewers) > MaxViewers {
-		return invalid(activity.CodeOutOfRange, "viewers", "%d viewers, at most %d", len(f.req.Viewers), MaxViewers)
+		return invalid(
+			activity.CodeOutOfRange, "viewers", "%d viewers, at most %d", len(f.req.Viewers), MaxViewers,
+		)
 	}
 	if err := f.checkPost(kinds); err != nil {
 		return err
@@ -144,7 +148,10 @@ func (f *fanout) addKinds(kinds *activity.Kinds, names []string) error {
 	for i, name := range names {
 		k, _ := kinds.Named(name)
 		if k.Mirror() == "" {
-			return invalid(activity.CodeUnsupportedOp, "kinds["+strconv.Itoa(i)+"]", "%s is neither two-way nor has fanout", k.Name)
+			return invalid(
+				activity.CodeUnsupportedOp, "kinds["+strconv.Itoa(i)+"]",
+				"%s is neither two-way nor has fanout", k.Name,
+			)
 		}
 		if k.Effect == activity.Keep {
 			f.all = append(f.all, k)
@@ -161,7 +168,8 @@ func (f *fanout) owners() []activity.Owner {
 		facet := f.all[i].Target
 		first, others := f.req.Post.ids(facet)
 		for _, id := range append([]string{first}, others...) {
-			if owner := (activity.Owner{Facet: facet, ID: id}); id != "" && !slices.Contains(owners, owner) {
+			if owner := (activity.Owner{Facet: facet, ID: id}); id != "" &&
+				!slices.Contains(owners, owner) {
 				owners = append(owners, owner)
 			}
 		}
@@ -213,5 +221,8 @@ func (f *fanout) rank(k *activity.Kind) int {
 // claim returns what the ledger can confirm of a hit: in the rows of the owner, the viewer is the
 // target.
 func (f *fanout) claim(h *activity.Hit) claim {
-	return claim{owner: h.ID, Claim: activity.Claim{Kind: h.Kind, Target: f.req.Viewers[h.Candidate], Sides: h.Match}}
+	return claim{
+		owner: h.ID,
+		Claim: activity.Claim{Kind: h.Kind, Target: f.req.Viewers[h.Candidate], Sides: h.Match},
+	}
 }

@@ -58,9 +58,17 @@ type Activities interface {
 	// Kinds returns the known kinds of activities.
 	Kinds() *activity.Kinds
 	// View reads a viewer's activities and those of lists. See [activity.Recorder.View].
-	View(ctx context.Context, user string, kinds []activity.Kind, lists ...string) (*activity.View, error)
+	View(
+		ctx context.Context, user string, kinds []activity.Kind, lists ...string,
+	) (*activity.View, error)
 	// Audience looks for what keeps a post from users. See [activity.Recorder.Audience].
-	Audience(ctx context.Context, owners []activity.Owner, kinds []activity.Kind, deciding int, users []string) ([]activity.Hit, error)
+	Audience(
+		ctx context.Context,
+		owners []activity.Owner,
+		kinds []activity.Kind,
+		deciding int,
+		users []string,
+	) ([]activity.Hit, error)
 	// Await waits for what the app committed to its own database. See [activity.Recorder.Await].
 	Await(ctx context.Context, want activity.Freshness) error
 	// Behind names those of the kinds whose activities may be old. See [activity.Recorder.Behind].
@@ -128,7 +136,9 @@ func Check(ctx context.Context, activities Activities, req Request) (*Checked, e
 	ahead := c.ahead(0, 0)
 	if c.decision.confirms() {
 		ahead = len(req.Posts)
-		c.decision.owners = slices.DeleteFunc(slices.Clone(req.Lists), func(list string) bool { return list == req.Viewer })
+		c.decision.owners = slices.DeleteFunc(slices.Clone(req.Lists), func(list string) bool {
+			return list == req.Viewer
+		})
 		c.decision.owners, c.decision.field = slices.Insert(c.decision.owners, 0, req.Viewer), "posts"
 		c.decision.of = func(h *activity.Hit) claim {
 			of := activity.Claim{Kind: h.Kind, Target: h.ID, Sides: h.Match}
@@ -140,7 +150,9 @@ func Check(ctx context.Context, activities Activities, req Request) (*Checked, e
 		return nil, fmt.Errorf("filter %d posts: %w", len(req.Posts), err)
 	}
 	c.walk(hits, ahead)
-	c.Answer.Degraded = c.degrade(activities, append(slices.Clone(c.view.Degraded), c.decision.degraded...))
+	c.Answer.Degraded = c.degrade(
+		activities, append(slices.Clone(c.view.Degraded), c.decision.degraded...),
+	)
 	return c, nil
 }
 

@@ -145,10 +145,14 @@ func (p *Post) count() (int, error) {
 		n++
 	}
 	if len(p.Actors) > MaxActors {
-		return 0, invalid(activity.CodeTooManyIDs, "actors", "%d actors, at most %d", len(p.Actors), MaxActors)
+		return 0, invalid(
+			activity.CodeTooManyIDs, "actors", "%d actors, at most %d", len(p.Actors), MaxActors,
+		)
 	}
 	if len(p.Related) > MaxRelated {
-		return 0, invalid(activity.CodeTooManyIDs, "related", "%d ids, at most %d", len(p.Related), MaxRelated)
+		return 0, invalid(
+			activity.CodeTooManyIDs, "related", "%d ids, at most %d", len(p.Related), MaxRelated,
+		)
 	}
 	for _, ids := range p.Facets {
 		n += min(len(ids), MaxFacetIDs)
@@ -186,14 +190,18 @@ func (p *Post) check(kinds *activity.Kinds, needAuthor bool) error {
 
 func (p *Post) checkRoles() error {
 	if len(p.Roles) > len(p.Actors) {
-		return invalid(activity.CodeOutOfRange, "actors", "%d roles for %d actors", len(p.Roles), len(p.Actors))
+		return invalid(
+			activity.CodeOutOfRange, "actors", "%d roles for %d actors", len(p.Roles), len(p.Actors),
+		)
 	}
 	for i, role := range p.Roles {
 		if role == "" {
 			continue
 		}
 		if err := activity.CheckRole(role); err != nil {
-			return invalid(activity.CodeOutOfRange, "actors["+strconv.Itoa(i)+"].role", "%q: %v", role, err)
+			return invalid(
+				activity.CodeOutOfRange, "actors["+strconv.Itoa(i)+"].role", "%q: %v", role, err,
+			)
 		}
 	}
 	return nil

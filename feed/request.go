@@ -76,7 +76,9 @@ func (c *checks) compile(kinds *activity.Kinds, req *Request) error {
 		return err
 	}
 	if len(req.Posts) > MaxPosts {
-		return invalid(activity.CodeOutOfRange, "posts", "%d posts, at most %d", len(req.Posts), MaxPosts)
+		return invalid(
+			activity.CodeOutOfRange, "posts", "%d posts, at most %d", len(req.Posts), MaxPosts,
+		)
 	}
 	if req.Limit < 0 || req.Limit > MaxPosts {
 		return invalid(activity.CodeOutOfRange, "limit", "%d is not in 1 to %d", req.Limit, MaxPosts)
@@ -91,7 +93,8 @@ func (c *checks) compile(kinds *activity.Kinds, req *Request) error {
 func (c *checks) check(kinds *activity.Kinds, req *Request) error {
 	posts, plain := req.Posts, 0
 	for ; plain < len(posts); plain++ { // without a call for each post
-		if p := &posts[plain]; !p.isBare() || !activity.IsPlainID(p.ID) || !activity.IsPlainID(p.Author) {
+		if p := &posts[plain]; !p.isBare() || !activity.IsPlainID(p.ID) ||
+			!activity.IsPlainID(p.Author) {
 			break
 		}
 	}
@@ -101,7 +104,9 @@ func (c *checks) check(kinds *activity.Kinds, req *Request) error {
 	if err := checkCounts(posts); err != nil {
 		return err
 	}
-	needAuthor := slices.ContainsFunc(c.all, func(k activity.Kind) bool { return k.Target == activity.User })
+	needAuthor := slices.ContainsFunc(c.all, func(k activity.Kind) bool {
+		return k.Target == activity.User
+	})
 	for i := range posts {
 		p := &posts[i]
 		if err := p.check(kinds, needAuthor); err != nil {
@@ -157,8 +162,13 @@ func (c *checks) degrade(activities Activities, all []activity.Degraded) []activ
 	}
 	for i := range c.all {
 		k := &c.all[i]
-		if c.excess[k.Target] && !slices.ContainsFunc(all, func(d activity.Degraded) bool { return d.Kind == k.Name }) {
-			reason := fmt.Sprintf("a post has more than %d ids of the facet %q, and the rest were not checked", MaxFacetIDs, k.Target)
+		if c.excess[k.Target] && !slices.ContainsFunc(all, func(d activity.Degraded) bool {
+			return d.Kind == k.Name
+		}) {
+			reason := fmt.Sprintf(
+				"a post has more than %d ids of the facet %q, and the rest were not checked", MaxFacetIDs,
+				k.Target,
+			)
 			all = append(all, activity.Degraded{Kind: k.Name, Reason: reason})
 		}
 	}
@@ -228,9 +238,14 @@ func (c *checks) add(kinds *activity.Kinds, req *Request) error {
 	}
 	k, ok := kinds.Named(activity.Seen)
 	if !ok || k.InLedger() || k.Target != activity.Post {
-		return invalid(activity.CodeUnknownKind, "record_seen", "there is no kind %q of posts with a window", activity.Seen)
+		return invalid(
+			activity.CodeUnknownKind, "record_seen", "there is no kind %q of posts with a window",
+			activity.Seen,
+		)
 	}
-	c.recordsOnly = !slices.ContainsFunc(c.all, func(k activity.Kind) bool { return k.Name == activity.Seen })
+	c.recordsOnly = !slices.ContainsFunc(c.all, func(k activity.Kind) bool {
+		return k.Name == activity.Seen
+	})
 	if c.recordsOnly {
 		c.all = append(c.all, k)
 	}
@@ -239,7 +254,9 @@ func (c *checks) add(kinds *activity.Kinds, req *Request) error {
 
 // addNamed adds the given kinds that have the first of the effects. They must have one of them. It
 // returns the names of all given kinds; nil for nil.
-func (c *checks) addNamed(kinds *activity.Kinds, given []string, list string, effects ...activity.Effect) ([]string, error) {
+func (c *checks) addNamed(
+	kinds *activity.Kinds, given []string, list string, effects ...activity.Effect,
+) ([]string, error) {
 	names := given
 	for i, name := range given {
 		field := list + "[" + strconv.Itoa(i) + "]"
@@ -271,7 +288,9 @@ func (c *checks) addKeeping(kinds *activity.Kinds, names []string, lists bool) {
 			continue
 		}
 		if lists && slices.Contains(k.Over, activity.Lists) ||
-			slices.ContainsFunc(c.drops, func(drop activity.Kind) bool { return slices.Contains(k.Over, drop.Name) }) {
+			slices.ContainsFunc(c.drops, func(drop activity.Kind) bool {
+				return slices.Contains(k.Over, drop.Name)
+			}) {
 			c.all = append(c.all, k)
 		}
 	}

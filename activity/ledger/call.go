@@ -36,7 +36,9 @@ func (l *Ledger) Around(around Around) *Ledger {
 // It wraps ctx's error if ctx has ended, unless a commit failed.
 //
 //nolint:ireturn // T is no interface
-func ask[T any](ctx context.Context, l *Ledger, c *Call, what string, do func(ctx context.Context) (T, error)) (T, error) {
+func ask[T any](
+	ctx context.Context, l *Ledger, c *Call, what string, do func(ctx context.Context) (T, error),
+) (T, error) {
 	var value, none T
 	next := func(ctx context.Context) (err error) {
 		l.common.RLock()
@@ -58,8 +60,12 @@ func ask[T any](ctx context.Context, l *Ledger, c *Call, what string, do func(ct
 }
 
 // run is ask for a call that returns no value.
-func run(ctx context.Context, l *Ledger, operation, what string, do func(ctx context.Context) error) error {
-	_, err := ask(ctx, l, &Call{Operation: operation}, what, func(ctx context.Context) (struct{}, error) {
+func run(
+	ctx context.Context, l *Ledger, operation, what string, do func(ctx context.Context) error,
+) error {
+	_, err := ask(ctx, l, &Call{
+		Operation: operation,
+	}, what, func(ctx context.Context) (struct{}, error) {
 		return struct{}{}, do(ctx)
 	})
 	return err

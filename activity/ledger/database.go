@@ -27,7 +27,9 @@ type database interface {
 	pageReader
 	// transact runs do in a transaction that writes, and commits it if do succeeds. It may run do
 	// again after a failure that had no effect. do must end within the limit; 0: none.
-	transact(ctx context.Context, limit time.Duration, do func(ctx context.Context, t transaction) error) error
+	transact(
+		ctx context.Context, limit time.Duration, do func(ctx context.Context, t transaction) error,
+	) error
 	agree(ctx context.Context, bound time.Duration) error // see Ledger.Agree
 	ping(ctx context.Context, s statement) error          // query, on a connection of its own
 	pools() []Pool                                        // also after close
@@ -88,7 +90,9 @@ type pageReader interface {
 	// eachRow passes rows on. All are from one snapshot.
 	eachRow(ctx context.Context, page uint32, each func(r Row) error) (PageState, error)
 	// changed calls each for the pages that Ledger.Changed reports, all from one snapshot.
-	changed(ctx context.Context, since Cursor, each func(page uint32, s PageState) error) (Progress, error)
+	changed(
+		ctx context.Context, since Cursor, each func(page uint32, s PageState) error,
+	) (Progress, error)
 }
 
 // transaction is a transaction that writes. begin comes first. A statement without a result may run
@@ -104,7 +108,9 @@ type transaction interface {
 }
 
 // collect returns a value for each row of a query.
-func collect[T any](ctx context.Context, from queryer, s statement, value func() T) (all []T, err error) {
+func collect[T any](
+	ctx context.Context, from queryer, s statement, value func() T,
+) (all []T, err error) {
 	s.reset = func() { all = nil }
 	s.each = func() error {
 		all = append(all, value())
@@ -210,8 +216,10 @@ func applyMigrations(all []migration, version int, apply func(all []migration) e
 	case version > latest:
 		return fmt.Errorf("%w: schema version %d, at most %d is supported", ErrTooNew, version, latest)
 	case version < oldest:
-		return fmt.Errorf("%w: schema version %d, at least %d is supported: start version 0.1.0 on it once, which migrates it",
-			ErrTooOld, version, oldest)
+		return fmt.Errorf(
+			"%w: schema version %d, at least %d is supported: start version 0.1.0 on it once, which migrates it",
+			ErrTooOld, version, oldest,
+		)
 	}
 	for i, m := range all {
 		if m.version <= version {

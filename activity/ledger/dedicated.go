@@ -29,7 +29,9 @@ type Place struct {
 // Places returns the pages of users, given their hashes, in the same order. With PostgreSQL it
 // takes one round trip, and all values are from one snapshot.
 func (l *Ledger) Places(ctx context.Context, hashes ...uint64) ([]Place, error) {
-	return ask(ctx, l, &Call{Operation: "place"}, "ledger: look up the pages of users", func(ctx context.Context) ([]Place, error) {
+	return ask(ctx, l, &Call{
+		Operation: "place",
+	}, "ledger: look up the pages of users", func(ctx context.Context) ([]Place, error) {
 		return l.places(ctx, hashes)
 	})
 }
@@ -97,7 +99,10 @@ func (l *Ledger) move(ctx context.Context, m move) (receipt Receipt, err error) 
 	err = l.db.transact(ctx, callTimeout, func(ctx context.Context, t transaction) error {
 		p := &plan{id: l.id, entries: []*entry{{key: key{hash: m.hash}}}}
 		var greatest uint32
-		states, err := l.lock(ctx, t, p, statement{sql: l.sql.lockNumbers}, statement{sql: greatestPageSQL, into: []any{&greatest}})
+		states, err := l.lock(
+			ctx, t, p, statement{sql: l.sql.lockNumbers},
+			statement{sql: greatestPageSQL, into: []any{&greatest}},
+		)
 		if err != nil {
 			return fmt.Errorf("look up pages: %w", err)
 		}
@@ -189,7 +194,9 @@ func (id Identity) bothPages(l Layouts, hash uint64) []uint32 {
 
 // pageState returns the state of a shared page of the user. A page of a building layout begins
 // with the sequence of its ancestor.
-func (id Identity) pageState(states map[uint32]PageState, l Layouts, page uint32, hash uint64) PageState {
+func (id Identity) pageState(
+	states map[uint32]PageState, l Layouts, page uint32, hash uint64,
+) PageState {
 	st := states[page]
 	if st.Sequence == 0 && l.Building > 0 && page == id.PageIn(l.Building, hash) {
 		st.Sequence = states[id.PageIn(l.Current, hash)].Sequence

@@ -100,7 +100,9 @@ func (l *Ledger) Lease(
 ) (*Lease, error) {
 	kinds = slices.Sorted(slices.Values(kinds))
 	lease := &Lease{Source: source, ledger: l}
-	err := run(ctx, l, "lease", fmt.Sprintf("ledger: lease source %q", source), func(ctx context.Context) error {
+	err := run(ctx, l, "lease", fmt.Sprintf(
+		"ledger: lease source %q", source,
+	), func(ctx context.Context) error {
 		return l.db.transact(ctx, callTimeout, func(ctx context.Context, t transaction) error {
 			return lease.take(ctx, t, holder, kinds, lasts, force)
 		})
@@ -119,7 +121,12 @@ func (l *Ledger) Lease(
 // Writers are excluded before anything else is locked. A follower in flight counts as one of them,
 // and may wait for the lock of the source.
 func (s *Lease) take(
-	ctx context.Context, t transaction, holder string, kinds []string, lasts time.Duration, force bool,
+	ctx context.Context,
+	t transaction,
+	holder string,
+	kinds []string,
+	lasts time.Duration,
+	force bool,
 ) error {
 	sql := &s.ledger.sql
 	var now time.Time
@@ -134,7 +141,9 @@ func (s *Lease) take(
 		}
 	}
 	s.Position = ""
-	writes := []statement{{sql: releaseKindsSQL, args: []any{s.Source}}, {sql: newSourceSQL, args: []any{s.Source}}}
+	writes := []statement{
+		{sql: releaseKindsSQL, args: []any{s.Source}}, {sql: newSourceSQL, args: []any{s.Source}},
+	}
 	for _, kind := range kinds {
 		writes = append(writes, statement{sql: followKindSQL, args: []any{s.Source, kind}})
 	}
@@ -152,7 +161,11 @@ func (s *Lease) read(
 	var all []Kind
 	err = t.begin(ctx, statement{sql: lock},
 		statement{sql: putSourceSQL, args: []any{s.Source}},
-		statement{sql: sql.lockSource, args: []any{s.Source}, into: []any{&s.Position, &s.fence, &had, &until}},
+		statement{
+			sql:  sql.lockSource,
+			args: []any{s.Source},
+			into: []any{&s.Position, &s.fence, &had, &until},
+		},
 		sql.leaseClock(&now), kindsQuery(&all))
 	if err != nil {
 		return nil, now, fmt.Errorf("read the lease: %w", err)
@@ -166,7 +179,9 @@ func (s *Lease) read(
 		}
 	}
 	if had != holder && until > now.UnixMicro() && !force {
-		return nil, now, fmt.Errorf("%w: %s, until %s", ErrHeld, had, time.UnixMicro(until).UTC().Format(time.RFC3339))
+		return nil, now, fmt.Errorf(
+			"%w: %s, until %s", ErrHeld, had, time.UnixMicro(until).UTC().Format(time.RFC3339),
+		)
 	}
 	return mine, now, nil
 }
@@ -174,14 +189,20 @@ func (s *Lease) read(
 // taken is a statement that gives the lease to the holder.
 func (s *Lease) taken(holder string, until time.Time) statement {
 	s.fence++
-	return statement{sql: takeLeaseSQL, args: []any{string(s.Position), s.fence, holder, until.UnixMicro(), s.Source}}
+	return statement{
+		sql:  takeLeaseSQL,
+		args: []any{string(s.Position), s.fence, holder, until.UnixMicro(), s.Source},
+	}
 }
 
 // leaseClock is a query of the clock by which leases end: the database's, or else this machine's.
 func (sql *dialect) leaseClock(into *time.Time) statement {
 	*into = time.Now()
 	var us int64
-	return statement{sql: sql.clock, into: []any{&us}, each: func() error { *into = time.UnixMicro(us); return nil }}
+	return statement{sql: sql.clock, into: []any{&us}, each: func() error {
+		*into = time.UnixMicro(us)
+		return nil
+	}}
 }
 
 // Renew extends the lease, or ends it if lasts is 0. followed is that of the [Source]; zero: as
@@ -192,11 +213,19 @@ func (s *Lease) Renew(ctx context.Context, lasts time.Duration, followed time.Ti
 		if err := t.begin(ctx, s.ledger.sql.leaseClock(&now)); err != nil {
 			return err
 		}
-		return fenced(ctx, t, statement{sql: renewLeaseSQL, args: []any{now.Add(lasts).UnixMicro(), micros(followed), s.Source, s.fence}})
+		return fenced(
+			ctx, t,
+			statement{
+				sql:  renewLeaseSQL,
+				args: []any{now.Add(lasts).UnixMicro(), micros(followed), s.Source, s.fence},
+			},
+		)
 	})
 }
 
-func (s *Lease) transact(ctx context.Context, operation string, do func(context.Context, transaction) error) error {
+func (s *Lease) transact(
+	ctx context.Context, operation string, do func(context.Context, transaction) error,
+) error {
 	what := fmt.Sprintf("ledger: %s source %q", operation, s.Source)
 	return run(ctx, s.ledger, operation, what, func(ctx context.Context) error {
 		return s.ledger.db.transact(ctx, callTimeout, do)
@@ -206,7 +235,9 @@ func (s *Lease) transact(ctx context.Context, operation string, do func(context.
 // StartOver makes the source one that has not been read whole, and forgets which activities several
 // of its rows give. Its rows stay. An error wraps ErrFenced if the lease was lost.
 func (s *Lease) StartOver(ctx context.Context) error {
-	err := s.forget(ctx, "start_over", statement{sql: startOverSQL, args: []any{s.Source, s.fence}}, "")
+	err := s.forget(
+		ctx, "start_over", statement{sql: startOverSQL, args: []any{s.Source, s.fence}}, "",
+	)
 	if err == nil {
 		s.Position = ""
 	}
@@ -221,7 +252,9 @@ func (s *Lease) Settle(ctx context.Context, position Position) error {
 
 // forget forgets rows of the source, except those whose text is like except, in as many
 // transactions as it takes. Each runs the fence.
-func (s *Lease) forget(ctx context.Context, operation string, fence statement, except string) error {
+func (s *Lease) forget(
+	ctx context.Context, operation string, fence statement, except string,
+) error {
 	for n := forgetMost; n == forgetMost; {
 		err := s.transact(ctx, operation, func(ctx context.Context, t transaction) error {
 			err := t.begin(ctx, statement{sql: s.ledger.sql.lockKinds})
@@ -234,7 +267,12 @@ func (s *Lease) forget(ctx context.Context, operation string, fence statement, e
 			var hash int64
 			n = 0
 			return t.query(ctx, statement{
-				sql: deleteSourceRepeatsSQL, args: []any{s.Source, except, forgetMost}, into: []any{&hash}, each: func() error { n++; return nil },
+				sql: deleteSourceRepeatsSQL, args: []any{
+					s.Source, except, forgetMost,
+				}, into: []any{&hash}, each: func() error {
+					n++
+					return nil
+				},
 			})
 		})
 		if err != nil {
@@ -246,7 +284,10 @@ func (s *Lease) forget(ctx context.Context, operation string, fence statement, e
 
 // move is an update for fenced.
 func (s *Lease) move(from, to Position, followed time.Time) statement {
-	return statement{sql: moveSourceSQL, args: []any{string(to), micros(followed), s.Source, s.fence, string(from)}}
+	return statement{
+		sql:  moveSourceSQL,
+		args: []any{string(to), micros(followed), s.Source, s.fence, string(from)},
+	}
 }
 
 // micros returns a time as the ledger keeps it: 0 if it is zero.
@@ -275,7 +316,9 @@ func fenced(ctx context.Context, t transaction, s statement) error {
 // Unfollow makes a kind of a source ordinary again, so that everybody may write it. Its rows stay.
 // It ends the source's lease.
 func (l *Ledger) Unfollow(ctx context.Context, kind string) error {
-	return run(ctx, l, "unfollow", fmt.Sprintf("ledger: release kind %q", kind), func(ctx context.Context) error {
+	return run(ctx, l, "unfollow", fmt.Sprintf(
+		"ledger: release kind %q", kind,
+	), func(ctx context.Context) error {
 		return l.db.transact(ctx, callTimeout, func(ctx context.Context, t transaction) error {
 			if err := t.begin(ctx, statement{sql: l.sql.lockKinds}); err != nil {
 				return err
@@ -292,7 +335,9 @@ func (l *Ledger) Unfollow(ctx context.Context, kind string) error {
 
 // Sources returns all sources, in order of name.
 func (l *Ledger) Sources(ctx context.Context) ([]Source, error) {
-	return ask(ctx, l, &Call{Operation: "sources"}, "ledger: read sources", func(ctx context.Context) (all []Source, err error) {
+	return ask(ctx, l, &Call{
+		Operation: "sources",
+	}, "ledger: read sources", func(ctx context.Context) (all []Source, err error) {
 		err = l.db.query(ctx, sourcesQuery(&all))
 		return all, err
 	})
@@ -329,7 +374,9 @@ func sourcesQuery(into *[]Source) statement {
 // transaction. So every change of the source takes effect exactly once. The error wraps ErrFenced
 // if the lease was lost, or the ledger's position is not step.From; then nothing changes. The
 // receipt has no Changed and Refused. See Record for everything else.
-func (l *Ledger) Follow(ctx context.Context, now time.Time, step Step, changes []SourceChange) (Receipt, error) {
+func (l *Ledger) Follow(
+	ctx context.Context, now time.Time, step Step, changes []SourceChange,
+) (Receipt, error) {
 	what := fmt.Sprintf("ledger: follow source %q with %d changes", step.Lease.Source, len(changes))
 	return ask(ctx, l, &Call{Operation: "follow"}, what, func(ctx context.Context) (Receipt, error) {
 		p, err := newFollowPlan(l.id, step, changes)
@@ -398,7 +445,9 @@ func (l *Ledger) lookupRepeats(p *plan) (s statement) {
 		firsts.add(p.followed[i].Rows[0].key(), "")
 	}
 	return statement{
-		sql: l.sql.lookupRepeats, columns: firsts.key(), into: []any{&hash, &k.owner, &k.kind, &k.target, &text},
+		sql: l.sql.lookupRepeats, columns: firsts.key(), into: []any{
+			&hash, &k.owner, &k.kind, &k.target, &text,
+		},
 		reset: func() { p.repeats = make(map[key][]Span) },
 		each: func() (err error) {
 			k.hash = unstored(hash)
@@ -412,7 +461,9 @@ func (l *Ledger) lookupRepeats(p *plan) (s statement) {
 
 // follow moves the position, and sets the state of each entry after a source's changes. It returns
 // statements that note which activities several rows give from now on, and which no longer.
-func (l *Ledger) follow(ctx context.Context, t transaction, p *plan, now time.Time) ([]statement, error) {
+func (l *Ledger) follow(
+	ctx context.Context, t transaction, p *plan, now time.Time,
+) ([]statement, error) {
 	if err := fenced(ctx, t, p.step.Lease.move(p.step.From, p.step.To, p.step.Followed)); err != nil {
 		return nil, err
 	}
@@ -432,7 +483,9 @@ func (l *Ledger) follow(ctx context.Context, t transaction, p *plan, now time.Ti
 		}
 		rest, err := c.apply(known, now)
 		if err != nil {
-			return nil, fmt.Errorf("change %d: %s of %q for %q: %w", i, first.kind, first.owner, first.target, err)
+			return nil, fmt.Errorf(
+				"change %d: %s of %q for %q: %w", i, first.kind, first.owner, first.target, err,
+			)
 		}
 		if p.repeats[first.key] = rest; len(rest) < 2 && !slices.ContainsFunc(rest, Span.hashed) {
 			delete(p.repeats, first.key)
@@ -505,7 +558,9 @@ func (c *SourceChange) apply(known []Span, now time.Time) ([]Span, error) {
 		all = slices.DeleteFunc(all, func(s Span) bool { return !s.hashed() })
 	}
 	for _, s := range c.Added {
-		if s.hashed() && slices.ContainsFunc(all, func(k Span) bool { return !c.Reading || k.Row == s.Row }) {
+		if s.hashed() && slices.ContainsFunc(all, func(k Span) bool {
+			return !c.Reading || k.Row == s.Row
+		}) {
 			continue
 		}
 		if !c.Reading {
@@ -515,7 +570,9 @@ func (c *SourceChange) apply(known []Span, now time.Time) ([]Span, error) {
 	}
 	for _, s := range c.Removed {
 		since, until := microseconds(s.Since), microseconds(s.Until)
-		at := slices.IndexFunc(all, func(k Span) bool { return k.Until.Equal(until) && k.Since.Equal(since) })
+		at := slices.IndexFunc(all, func(k Span) bool {
+			return k.Until.Equal(until) && k.Since.Equal(since)
+		})
 		if at < 0 && since.IsZero() { // what is known of a row that was alone has a since
 			at = slices.IndexFunc(all, func(k Span) bool { return k.Until.Equal(until) })
 		}

@@ -21,7 +21,9 @@ type Identity struct {
 // identify returns the identity of the ledger with the given meta and layouts, and the statements
 // that store what is new. A new ledger has no meta and no layouts. It gets the number of pages
 // asked for, or the default for 0. A restored ledger gets a new incarnation.
-func identify(meta map[string]string, now Layouts, o Options) (id Identity, write []statement, err error) {
+func identify(
+	meta map[string]string, now Layouts, o Options,
+) (id Identity, write []statement, err error) {
 	if len(meta) == 0 {
 		id = newIdentity(o.Pages)
 		return id, append(Layouts{Current: id.Pages}.statements(), id.statements()...), nil
@@ -30,7 +32,9 @@ func identify(meta map[string]string, now Layouts, o Options) (id Identity, writ
 		return Identity{}, nil, err
 	}
 	if o.Pages != 0 && !slices.Contains([]uint32{id.Pages, now.Current, now.other()}, o.Pages) {
-		return Identity{}, nil, fmt.Errorf("%w: the ledger has %d, asked for %d", ErrPagesDiffer, now.Current, o.Pages)
+		return Identity{}, nil, fmt.Errorf(
+			"%w: the ledger has %d, asked for %d", ErrPagesDiffer, now.Current, o.Pages,
+		)
 	}
 	if !o.Restored {
 		return id, nil, nil
@@ -55,7 +59,9 @@ func (id Identity) statements() (all []statement) {
 		name  string
 		value uint64
 	}{{"incarnation", id.Incarnation}, {"pages", uint64(id.Pages)}, {"seed", id.Seed}} {
-		all = append(all, statement{sql: putMetaSQL, args: []any{v.name, strconv.FormatUint(v.value, 10)}})
+		all = append(
+			all, statement{sql: putMetaSQL, args: []any{v.name, strconv.FormatUint(v.value, 10)}},
+		)
 	}
 	return all
 }

@@ -9,12 +9,13 @@ import (
 
 // Inspection describes a ledger and its database, to check whether a service can use them.
 type Inspection struct {
-	Name     string   // location, without a password
-	Engine   string   // "SQLite" or "PostgreSQL"
-	Version  string   // version of the engine, such as "15.4"
-	Schema   int      // version of the ledger's tables, from 1
-	Oldest   int      // oldest version that Open migrates: it refuses older ones
-	Known    int      // latest version that Open knows: it migrates older ones, and refuses later ones
+	Name    string // location, without a password
+	Engine  string // "SQLite" or "PostgreSQL"
+	Version string // version of the engine, such as "15.4"
+	Schema  int    // version of the ledger's tables, from 1
+	Oldest  int    // oldest version that Open migrates: it refuses older ones
+	// latest version that Open knows: it migrates older ones, and refuses later ones
+	Known    int
 	Identity Identity // zero if Schema is later than Known and the identity is unreadable
 	Layouts  Layouts  // zero if Schema differs from Known
 	Empty    bool     // nothing was ever recorded; false if Schema differs from Known
@@ -28,9 +29,10 @@ type Inspection struct {
 	ReadOnly bool // transactions may not write: on a standby, or by a setting of the server or role
 	Denied   bool // the user lacks the right to change the ledger's tables
 
-	Fsync             bool   // commits survive a crash of the machine
-	FullPageWrites    bool   // the server repairs pages that a crash leaves half written
-	SynchronousCommit string // "on", "local", ...; "off": commits are reported before they are durable
+	Fsync          bool // commits survive a crash of the machine
+	FullPageWrites bool // the server repairs pages that a crash leaves half written
+	// "on", "local", ...; "off": commits are reported before they are durable
+	SynchronousCommit string
 }
 
 // Inspect reads the state of the ledger at url, which has a form that [Open] takes. It changes
@@ -51,7 +53,9 @@ func Inspect(ctx context.Context, url string) (Inspection, error) {
 	}
 	i := Inspection{Name: at.name()}
 	if err := at.inspect(ctx, &i); err != nil {
-		return Inspection{Name: i.Name}, fmt.Errorf("inspect ledger %s: %w", i.Name, interrupted(ctx, err))
+		return Inspection{Name: i.Name}, fmt.Errorf(
+			"inspect ledger %s: %w", i.Name, interrupted(ctx, err),
+		)
 	}
 	return i, nil
 }

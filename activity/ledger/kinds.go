@@ -68,7 +68,9 @@ func (l *Ledger) Declare(ctx context.Context, kinds []Kind) error {
 		if err != nil || len(without(stored, kinds))+len(without(kinds, stored)) == 0 {
 			return err
 		}
-		return l.db.transact(ctx, 0, func(ctx context.Context, t transaction) error { return l.declare(ctx, t, kinds) })
+		return l.db.transact(ctx, 0, func(ctx context.Context, t transaction) error {
+			return l.declare(ctx, t, kinds)
+		})
 	})
 }
 
@@ -77,8 +79,10 @@ func (l *Ledger) Declare(ctx context.Context, kinds []Kind) error {
 func (l *Ledger) declare(ctx context.Context, t transaction, kinds []Kind) error {
 	var stored []Kind
 	var oldest int64 // every transaction that the search does not see has at least this id
-	err := t.begin(ctx, statement{sql: l.sql.noTimeLimit}, statement{sql: l.sql.lockKinds}, kindsQuery(&stored),
-		statement{sql: l.sql.oldestRunning, into: []any{&oldest}})
+	err := t.begin(
+		ctx, statement{sql: l.sql.noTimeLimit}, statement{sql: l.sql.lockKinds}, kindsQuery(&stored),
+		statement{sql: l.sql.oldestRunning, into: []any{&oldest}},
+	)
 	if err != nil {
 		return fmt.Errorf("read kinds: %w", err)
 	}
@@ -113,7 +117,9 @@ func kindsQuery(into *[]Kind) statement {
 // Kinds returns all declared kinds in their latest form, in order of name. The ledger may also
 // have rows of kinds that nobody declared.
 func (l *Ledger) Kinds(ctx context.Context) ([]Kind, error) {
-	return ask(ctx, l, &Call{Operation: "kinds"}, "ledger: read kinds", func(ctx context.Context) ([]Kind, error) {
+	return ask(ctx, l, &Call{
+		Operation: "kinds",
+	}, "ledger: read kinds", func(ctx context.Context) ([]Kind, error) {
 		return readKinds(ctx, l.db)
 	})
 }
@@ -149,16 +155,23 @@ func plain(kinds []Kind) []Kind {
 
 // without returns the kinds that are not among the others.
 func without(kinds, others []Kind) []Kind {
-	return slices.DeleteFunc(slices.Clone(kinds), func(k Kind) bool { return slices.Contains(others, k) })
+	return slices.DeleteFunc(slices.Clone(kinds), func(k Kind) bool {
+		return slices.Contains(others, k)
+	})
 }
 
 // redeclare returns the stored kinds to remove and the declared kinds to add. A kind with rows must
 // not be removed. For since see transaction.
-func redeclare(ctx context.Context, t transaction, since int64, stored, declared []Kind) (gone, added []Kind, err error) {
+func redeclare(
+	ctx context.Context, t transaction, since int64, stored, declared []Kind,
+) (gone, added []Kind, err error) {
 	for _, k := range without(stored, declared) {
-		if i := slices.IndexFunc(declared, func(d Kind) bool { return d.Target != k.Target && d.clashes(k) }); i >= 0 {
+		if i := slices.IndexFunc(declared, func(d Kind) bool {
+			return d.Target != k.Target && d.clashes(k)
+		}); i >= 0 {
 			return nil, nil, fmt.Errorf("%w: %q was declared %s, and %q is now declared %s: "+
-				"the target of a name cannot change, choose another name", ErrKindTaken, k.Name, k.describe(), declared[i].Name,
+				"the target of a name cannot change, choose another name", ErrKindTaken, k.Name,
+				k.describe(), declared[i].Name,
 				declared[i].describe())
 		}
 		if slices.ContainsFunc(declared, k.clashes) {
@@ -166,8 +179,10 @@ func redeclare(ctx context.Context, t transaction, since int64, stored, declared
 		}
 		found, err := t.anyOf(ctx, k.names(), since)
 		if err != nil {
-			return nil, nil, fmt.Errorf("kind %q was declared %s, and has changed or is missing now: cannot tell whether it has rows: %w",
-				k.Name, k.describe(), interrupted(ctx, err))
+			return nil, nil, fmt.Errorf(
+				"kind %q was declared %s, and has changed or is missing now: cannot tell whether it has rows: %w",
+				k.Name, k.describe(), interrupted(ctx, err),
+			)
 		}
 		if !found {
 			continue
@@ -176,8 +191,14 @@ func redeclare(ctx context.Context, t transaction, since int64, stored, declared
 		if i := slices.IndexFunc(declared, func(d Kind) bool { return d.Name == k.Name }); i >= 0 {
 			now = "is now declared " + declared[i].describe()
 		}
-		return nil, nil, fmt.Errorf("%w: %q was declared %s, and %s: declare it as before, or, to change or drop it, "+
-			"remove its rows first; a kind cannot be renamed", ErrKindHasData, k.Name, k.describe(), now)
+		return nil, nil, fmt.Errorf(
+			"%w: %q was declared %s, and %s: declare it as before, or, to change or drop it, "+
+				"remove its rows first; a kind cannot be renamed",
+			ErrKindHasData,
+			k.Name,
+			k.describe(),
+			now,
+		)
 	}
 	return gone, without(declared, stored), nil
 }
@@ -203,8 +224,14 @@ func (p *plan) checkKinds(declared []Kind) error {
 			return &FollowedError{source, first}
 		}
 		if wanted, known := other[first]; known && second != wanted && !c.Ended {
-			return fmt.Errorf("%w: this process mirrors %q as %q, and another process has declared %q since: "+
-				"restart this process with the same kinds", ErrKindsDiffer, first, second, wanted)
+			return fmt.Errorf(
+				"%w: this process mirrors %q as %q, and another process has declared %q since: "+
+					"restart this process with the same kinds",
+				ErrKindsDiffer,
+				first,
+				second,
+				wanted,
+			)
 		}
 	}
 	return nil
@@ -212,5 +239,7 @@ func (p *plan) checkKinds(declared []Kind) error {
 
 // clashes reports whether the two kinds have a name in common.
 func (k Kind) clashes(other Kind) bool {
-	return slices.ContainsFunc(k.names(), func(name string) bool { return slices.Contains(other.names(), name) })
+	return slices.ContainsFunc(k.names(), func(name string) bool {
+		return slices.Contains(other.names(), name)
+	})
 }

@@ -24,7 +24,9 @@ const seedAtOnce = 4096
 
 // Layouts returns the layouts of the ledger.
 func (l *Ledger) Layouts(ctx context.Context) (Layouts, error) {
-	return ask(ctx, l, &Call{Operation: "layouts"}, "ledger: read layouts", func(ctx context.Context) (Layouts, error) {
+	return ask(ctx, l, &Call{
+		Operation: "layouts",
+	}, "ledger: read layouts", func(ctx context.Context) (Layouts, error) {
 		return readLayouts(ctx, l.db)
 	})
 }
@@ -39,7 +41,9 @@ func (l *Ledger) Layouts(ctx context.Context) (Layouts, error) {
 func (l *Ledger) BeginLayout(ctx context.Context, pages uint32) error {
 	what := fmt.Sprintf("ledger: begin a layout of %d pages", pages)
 	return run(ctx, l, "begin_layout", what, func(ctx context.Context) error {
-		now, err := l.changeLayouts(ctx, func(now Layouts) (Layouts, error) { return l.id.begin(now, pages) })
+		now, err := l.changeLayouts(ctx, func(now Layouts) (Layouts, error) {
+			return l.id.begin(now, pages)
+		})
 		if err != nil || now.Current == pages {
 			return err
 		}
@@ -51,7 +55,9 @@ func (l *Ledger) BeginLayout(ctx context.Context, pages uint32) error {
 func (id Identity) begin(now Layouts, pages uint32) (Layouts, error) {
 	switch {
 	case !isLayout(pages) || pages < now.Current:
-		return now, fmt.Errorf("%d is not a power of two from %d, the current number, to %d", pages, now.Current, MaxPages)
+		return now, fmt.Errorf(
+			"%d is not a power of two from %d, the current number, to %d", pages, now.Current, MaxPages,
+		)
 	case pages == now.Current, pages == now.Building:
 		return now, nil
 	case now.other() != 0:
@@ -72,7 +78,13 @@ func seed(ctx context.Context, l *Ledger, from, to uint32) error {
 		last := min(to, n+seedAtOnce) - 1
 		some := make([]statement, 0, len(l.sql.seedPages))
 		for _, sql := range l.sql.seedPages {
-			some = append(some, statement{sql: sql, args: []any{l.id.PageIn(from, 0), l.id.PageIn(to, 0), to / from, n, last}})
+			some = append(
+				some,
+				statement{
+					sql:  sql,
+					args: []any{l.id.PageIn(from, 0), l.id.PageIn(to, 0), to / from, n, last},
+				},
+			)
 		}
 		if err := update(ctx, l.db, some...); err != nil {
 			return fmt.Errorf("pages %d to %d: %w", n, last, err)
@@ -136,7 +148,9 @@ func (l *Ledger) LeaveLayout(ctx context.Context, pages uint32) error {
 
 // changeLayouts replaces the layouts by the result of decide. It excludes transactions of Record
 // and Move.
-func (l *Ledger) changeLayouts(ctx context.Context, decide func(Layouts) (Layouts, error)) (after Layouts, err error) {
+func (l *Ledger) changeLayouts(
+	ctx context.Context, decide func(Layouts) (Layouts, error),
+) (after Layouts, err error) {
 	err = l.db.transact(ctx, callTimeout, func(ctx context.Context, t transaction) error {
 		var before Layouts
 		if err := t.begin(ctx, statement{sql: l.sql.lockLayouts}, layoutsQuery(&before)); err != nil {
@@ -229,7 +243,13 @@ func (l Layouts) statements() []statement {
 	all := []statement{{sql: deleteLayoutsSQL}}
 	for i, pages := range []uint32{l.Current, l.Building, l.Leaving} {
 		if pages > 0 {
-			all = append(all, statement{sql: putLayoutSQL, args: []any{pages, []string{"current", "building", "leaving"}[i]}})
+			all = append(
+				all,
+				statement{
+					sql:  putLayoutSQL,
+					args: []any{pages, []string{"current", "building", "leaving"}[i]},
+				},
+			)
 		}
 	}
 	return all

@@ -263,7 +263,9 @@ func locate(url string) (location, error) {
 		return parsed, nil
 	default:
 		// The rest of the url may contain a password.
-		return nil, fmt.Errorf("unknown kind %q: want sqlite:<file> or postgres://<user>@<host>/<database>", scheme)
+		return nil, fmt.Errorf(
+			"unknown kind %q: want sqlite:<file> or postgres://<user>@<host>/<database>", scheme,
+		)
 	}
 }
 
@@ -296,7 +298,9 @@ func (l *Ledger) Pools() []Pool { return l.db.pools() }
 // another process declared another bound before the reconnect. For a ledger that is not
 // [Ledger.Shared], Agree is a no-op.
 func (l *Ledger) Agree(ctx context.Context, bound time.Duration) error {
-	return run(ctx, l, "agree", "ledger "+l.name, func(ctx context.Context) error { return l.db.agree(ctx, bound) })
+	return run(ctx, l, "agree", "ledger "+l.name, func(ctx context.Context) error {
+		return l.db.agree(ctx, bound)
+	})
 }
 
 // Close waits for calls in flight, then releases the ledger. A second Close is a no-op.

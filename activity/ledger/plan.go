@@ -59,7 +59,14 @@ type times struct{ since, until time.Time }
 func (t times) endedAt(now time.Time) bool { return !t.until.IsZero() && !t.until.After(now) }
 
 func (e *entry) row(t times) Row {
-	return Row{Hash: e.hash, Owner: e.owner, Kind: e.kind, Target: e.target, Since: t.since, Until: t.until}
+	return Row{
+		Hash:   e.hash,
+		Owner:  e.owner,
+		Kind:   e.kind,
+		Target: e.target,
+		Since:  t.since,
+		Until:  t.until,
+	}
 }
 
 // plan computes the effect of changes in process. A transaction then needs one round of reads, one
@@ -162,7 +169,9 @@ func (p *plan) forget() {
 
 // found records that the ledger has the row r, which the plan names.
 func (p *plan) found(r Row) {
-	i, _ := slices.BinarySearchFunc(p.entries, r.key(), func(e *entry, k key) int { return e.compare(k) })
+	i, _ := slices.BinarySearchFunc(p.entries, r.key(), func(e *entry, k key) int {
+		return e.compare(k)
+	})
 	e := p.entries[i]
 	e.was, e.before = true, times{r.Since, r.Until}
 }
@@ -340,7 +349,9 @@ func microseconds(t time.Time) time.Time {
 }
 
 func (r Row) validate(removal bool) error {
-	err := cmp.Or(validateID("owner", r.Owner), validateID("kind", r.Kind), validateID("target", r.Target))
+	err := cmp.Or(
+		validateID("owner", r.Owner), validateID("kind", r.Kind), validateID("target", r.Target),
+	)
 	if err != nil || removal {
 		return err
 	}

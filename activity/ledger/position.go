@@ -62,7 +62,9 @@ var errPosition = errors.New("a position is words with one space between them")
 
 func (p Position) validate() error {
 	for word := range strings.SplitSeq(string(p), " ") {
-		if p != "" && (word == "" || word[0] == '=' || strings.ContainsFunc(word, func(r rune) bool { return r <= ' ' || r == 0x7f })) {
+		if p != "" && (word == "" || word[0] == '=' || strings.ContainsFunc(word, func(r rune) bool {
+			return r <= ' ' || r == 0x7f
+		})) {
 			return errPosition
 		}
 	}

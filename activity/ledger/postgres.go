@@ -106,7 +106,8 @@ func parsePostgres(text string) (postgresURL, error) {
 	if schema = strings.Trim(schema, ` "`); schema == "" {
 		schema = defaultSchema
 	}
-	if strings.ContainsAny(schema, "\"\x00") || strings.HasPrefix(schema, "pg_") || schema == "$user" || len(schema) > 63 {
+	if strings.ContainsAny(schema, "\"\x00") || strings.HasPrefix(schema, "pg_") ||
+		schema == "$user" || len(schema) > 63 {
 		return postgresURL{}, fmt.Errorf("search_path: %q cannot be a ledger's schema", schema)
 	}
 	delete(parameters, "search_path")
@@ -150,7 +151,10 @@ func validator(attributes string) (pgconn.ValidateConnectFunc, error) {
 	case "primary":
 		return pgconn.ValidateConnectTargetSessionAttrsPrimary, nil
 	default:
-		return nil, fmt.Errorf("target_session_attrs=%s: the ledger must be read from the primary: want read-write or primary", attributes)
+		return nil, fmt.Errorf(
+			"target_session_attrs=%s: the ledger must be read from the primary: want read-write or primary",
+			attributes,
+		)
 	}
 }
 
@@ -230,8 +234,12 @@ func (u postgresURL) open(ctx context.Context, o Options) (*Ledger, error) {
 type replacedError struct{ was, is uint64 }
 
 func (e *replacedError) Error() string {
-	return fmt.Sprintf("the ledger was replaced or restored while it was open (incarnation %d, was %d): "+
-		"restart this process", e.is, e.was)
+	return fmt.Sprintf(
+		"the ledger was replaced or restored while it was open (incarnation %d, was %d): "+
+			"restart this process",
+		e.is,
+		e.was,
+	)
 }
 
 // check checks the incarnation that a query has read.
@@ -246,7 +254,9 @@ func (d *postgresDatabase) check(incarnation *string) error {
 // opened is a statement that checks that the transaction is in the ledger that was opened.
 func (d *postgresDatabase) opened() statement {
 	var value *string
-	return statement{sql: incarnationSQL, into: []any{&value}, each: func() error { return d.check(value) }}
+	return statement{sql: incarnationSQL, into: []any{&value}, each: func() error {
+		return d.check(value)
+	}}
 }
 
 // reset closes all connections, because new ones must find that the ledger was replaced.
@@ -264,7 +274,10 @@ func (d *postgresDatabase) close() error {
 }
 
 func (d *postgresDatabase) pools() []Pool {
-	return []Pool{poolOf("calls", d.pool.Stat()), poolOf("polls", d.polls.Stat()), poolOf("pings", d.pings.Stat())}
+	return []Pool{
+		poolOf("calls", d.pool.Stat()), poolOf("polls", d.polls.Stat()),
+		poolOf("pings", d.pings.Stat()),
+	}
 }
 
 func poolOf(name string, s *pgxpool.Stat) Pool {

@@ -24,26 +24,34 @@ func (u postgresURL) inspect(ctx context.Context, i *Inspection) error {
 	err = conn.QueryRow(ctx, `SELECT current_setting('server_version'), pg_is_in_recovery(),
 			current_setting('transaction_read_only') = 'on', current_setting('fsync') = 'on',
 			current_setting('full_page_writes') = 'on', current_setting('synchronous_commit'), clock_timestamp()`).
-		Scan(&i.Version, &i.Standby, &i.ReadOnly, &i.Fsync, &i.FullPageWrites, &i.SynchronousCommit, &i.Clock)
+		Scan(
+			&i.Version, &i.Standby, &i.ReadOnly, &i.Fsync, &i.FullPageWrites, &i.SynchronousCommit,
+			&i.Clock,
+		)
 	if err != nil {
 		return err
 	}
 	var may *bool // nil: there is no such schema
 	var made, mayMake bool
-	err = conn.QueryRow(ctx, `SELECT (SELECT has_schema_privilege(oid, 'USAGE') FROM pg_namespace WHERE nspname = $1),
+	err = conn.QueryRow(
+		ctx,
+		`SELECT (SELECT has_schema_privilege(oid, 'USAGE') FROM pg_namespace WHERE nspname = $1),
 		coalesce((SELECT has_schema_privilege(oid, 'CREATE') FROM pg_namespace WHERE nspname = $1),
 			has_database_privilege(current_database(), 'CREATE')),
 		to_regclass('ledger_version') IS NOT NULL, NOT coalesce((SELECT bool_and(has_table_privilege(oid, 'INSERT')
 			AND has_table_privilege(oid, 'UPDATE') AND has_table_privilege(oid, 'DELETE')) FROM pg_class
 			WHERE oid IN (to_regclass('entries'), to_regclass('pages'), to_regclass('owners'), to_regclass('layouts'))), false)`,
-		u.schema).Scan(&may, &mayMake, &made, &i.Denied)
+		u.schema,
+	).Scan(&may, &mayMake, &made, &i.Denied)
 	switch user := u.config.ConnConfig.User; {
 	case err != nil:
 		return fmt.Errorf("read the rights of the user: %w", err)
 	case may != nil && !*may:
 		return fmt.Errorf("user %s may not use schema %s", user, u.schema)
 	case !made && !mayMake:
-		return fmt.Errorf("user %s may not create the schema %s and its tables, which do not exist yet", user, u.schema)
+		return fmt.Errorf(
+			"user %s may not create the schema %s and its tables, which do not exist yet", user, u.schema,
+		)
 	case !made:
 		return errNoLedger
 	}

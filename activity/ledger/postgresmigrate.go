@@ -24,7 +24,10 @@ func (d *postgresDatabase) prepare(ctx context.Context, u postgresURL, o Options
 		return err
 	}
 	// Waits for other processes and migrations have no time limit but ctx.
-	_, err = conn.Exec(ctx, `SELECT set_config('statement_timeout', '0', false), set_config('lock_timeout', '0', false)`)
+	_, err = conn.Exec(
+		ctx,
+		`SELECT set_config('statement_timeout', '0', false), set_config('lock_timeout', '0', false)`,
+	)
 	if err != nil {
 		return err
 	}
@@ -37,7 +40,9 @@ func (d *postgresDatabase) prepare(ctx context.Context, u postgresURL, o Options
 		return fmt.Errorf("look for processes with a page cache: %w", err)
 	}
 	if cached { // after a migration, it could not start again
-		return fmt.Errorf("%w: another process has a page cache: stop all with --page-cache first", ErrSettingsDiffer)
+		return fmt.Errorf(
+			"%w: another process has a page cache: stop all with --page-cache first", ErrSettingsDiffer,
+		)
 	}
 	migrations, err := migrationsOf("postgres")
 	if err != nil {
@@ -46,7 +51,9 @@ func (d *postgresDatabase) prepare(ctx context.Context, u postgresURL, o Options
 	if err := migratePostgres(ctx, conn, u.schema, migrations); err != nil {
 		return err
 	}
-	err = pgx.BeginTxFunc(ctx, conn, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) (err error) {
+	err = pgx.BeginTxFunc(ctx, conn, pgx.TxOptions{
+		IsoLevel: pgx.ReadCommitted,
+	}, func(tx pgx.Tx) (err error) {
 		t := postgresTransaction{d, conn, &pgx.Batch{}}
 		if d.id, err = readIdentity(ctx, t, o); err != nil {
 			return err
@@ -105,7 +112,10 @@ func (u postgresURL) checkServer(ctx context.Context, conn *pgx.Conn) error {
 	case version < leastServer:
 		return fmt.Errorf("the server is PostgreSQL %s, 13 or later is required", text)
 	case encoding != "UTF8":
-		return fmt.Errorf("the database's encoding is %s, UTF8 is required: create it with CREATE DATABASE ... ENCODING 'UTF8'", encoding)
+		return fmt.Errorf(
+			"the database's encoding is %s, UTF8 is required: create it with CREATE DATABASE ... ENCODING 'UTF8'",
+			encoding,
+		)
 	}
 	return nil
 }
@@ -114,7 +124,9 @@ func (u postgresURL) checkServer(ctx context.Context, conn *pgx.Conn) error {
 // require the right to create it even if it exists.
 func createSchema(ctx context.Context, tx pgx.Tx, schema string) error {
 	var found bool
-	err := tx.QueryRow(ctx, `SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = $1)`, schema).Scan(&found)
+	err := tx.QueryRow(
+		ctx, `SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = $1)`, schema,
+	).Scan(&found)
 	if err == nil && !found {
 		_, err = tx.Exec(ctx, `CREATE SCHEMA `+pgx.Identifier{schema}.Sanitize())
 	}
@@ -125,7 +137,9 @@ func createSchema(ctx context.Context, tx pgx.Tx, schema string) error {
 }
 
 // migratePostgres brings the schema up to date. It creates the schema with its tables.
-func migratePostgres(ctx context.Context, conn *pgx.Conn, schema string, migrations []migration) error {
+func migratePostgres(
+	ctx context.Context, conn *pgx.Conn, schema string, migrations []migration,
+) error {
 	var version int
 	var made bool
 	err := conn.QueryRow(ctx, `SELECT to_regclass('ledger_version') IS NOT NULL`).Scan(&made)
@@ -157,7 +171,8 @@ func migratePostgres(ctx context.Context, conn *pgx.Conn, schema string, migrati
 // adopt runs the statements of adoptSQL. A process that may only read leaves them out.
 func (t postgresTransaction) adopt(ctx context.Context, o Options) error {
 	var writable bool
-	if err := t.query(ctx, statement{sql: writableSQL, into: []any{&writable}}); err != nil || !writable {
+	if err := t.query(ctx, statement{sql: writableSQL, into: []any{&writable}}); err != nil ||
+		!writable {
 		return err
 	}
 	if !o.Restored {

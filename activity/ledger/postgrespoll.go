@@ -39,7 +39,8 @@ type point struct {
 // whose change it or an earlier poll has read.
 func (h history) cursor(s snapshot, seen int64) Cursor {
 	ran := slices.DeleteFunc(slices.Clone(s.running), func(id int64) bool { return id > seen })
-	text, _ := json.Marshal(point{h, seen, append([]int64{}, ran...)}) //nolint:errchkjson // never fails
+	//nolint:errchkjson // never fails
+	text, _ := json.Marshal(point{h, seen, append([]int64{}, ran...)})
 	return Cursor(text)
 }
 
@@ -72,7 +73,9 @@ func (d *postgresDatabase) readHistory(ctx context.Context, conn *pgx.Conn) (h h
 
 // newPolls creates a pool of one connection that only polls use, so that no other call delays them.
 // The pool keeps the connection while it works.
-func (d *postgresDatabase) newPolls(ctx context.Context, config *pgxpool.Config) (*pgxpool.Pool, error) {
+func (d *postgresDatabase) newPolls(
+	ctx context.Context, config *pgxpool.Config,
+) (*pgxpool.Pool, error) {
 	config = config.Copy()
 	config.MaxConns, config.MinConns, config.MinIdleConns = 1, 0, 0
 	config.MaxConnLifetime, config.MaxConnIdleTime = math.MaxInt64, math.MaxInt64
@@ -132,12 +135,22 @@ func (d *postgresDatabase) pollPages(
 	var page uint32
 	var s PageState
 	var changed int64
-	err = send(ctx, conn, statement{sql: pages, args: args, into: []any{&page, &s.Sequence, &s.Left, &changed}, each: func() error {
-		if changed < saw.xmax { // otherwise another server assigned it
-			seen = max(seen, changed)
-		}
-		return each(page, s)
-	}}, statement{sql: `ROLLBACK`}) // the transaction has changed nothing
+	err = send(
+		ctx,
+		conn,
+		statement{
+			sql:  pages,
+			args: args,
+			into: []any{&page, &s.Sequence, &s.Left, &changed},
+			each: func() error {
+				if changed < saw.xmax { // otherwise another server assigned it
+					seen = max(seen, changed)
+				}
+				return each(page, s)
+			},
+		},
+		statement{sql: `ROLLBACK`},
+	) // the transaction has changed nothing
 	p.Next = h.cursor(saw, seen)
 	return p, err
 }
@@ -151,19 +164,30 @@ func (d *postgresDatabase) pollOwners(
 	var backend, page uint32
 	var hash int64
 	p.Owners = make(map[uint64]uint32)
-	poll := statement{sql: pollSQL, into: []any{&saw.xmax, &saw.running, &clock, &incarnation, &backend}, each: func() (err error) {
-		if backend != conn.PgConn().CustomData()[backendKey] { // another session holds the lock of settings
-			return fmt.Errorf("the server process of the session has changed: %s", wantSessions)
-		}
-		p.Clock = time.UnixMicro(clock)
-		return d.check(incarnation)
-	}}
-	all := []statement{{sql: beginSnapshotSQL}, poll, layoutsQuery(&p.Layouts), sourcesQuery(&p.Sources), {
-		sql: owners, args: args, into: []any{&hash, &page}, each: func() error {
-			p.Owners[unstored(hash)] = page
-			return nil
+	poll := statement{
+		sql:  pollSQL,
+		into: []any{&saw.xmax, &saw.running, &clock, &incarnation, &backend},
+		each: func() (err error) {
+			// another session holds the lock of settings
+			if backend != conn.PgConn().CustomData()[backendKey] {
+				return fmt.Errorf("the server process of the session has changed: %s", wantSessions)
+			}
+			p.Clock = time.UnixMicro(clock)
+			return d.check(incarnation)
 		},
-	}}
+	}
+	all := []statement{
+		{sql: beginSnapshotSQL},
+		poll,
+		layoutsQuery(&p.Layouts),
+		sourcesQuery(&p.Sources),
+		{
+			sql: owners, args: args, into: []any{&hash, &page}, each: func() error {
+				p.Owners[unstored(hash)] = page
+				return nil
+			},
+		},
+	}
 	if args == nil {
 		all = slices.Insert(all, 1, statement{sql: unlimitedSQL})
 	}

@@ -56,7 +56,11 @@ func (d *postgresDatabase) keys(ctx context.Context, page uint32) ([]Row, PageSt
 	var s PageState
 	var r scanned
 	query, args := d.pageQuery(page)
-	read := statement{sql: query + atMostSQL, args: args, into: append([]any{&s.Sequence, &s.Left}, r.all()...)}
+	read := statement{
+		sql:  query + atMostSQL,
+		args: args,
+		into: append([]any{&s.Sequence, &s.Left}, r.all()...),
+	}
 	rows, err := collect(ctx, d, read, func() Row {
 		return Row{Hash: unstored(r.hash), Owner: r.owner, Kind: r.kind, Target: r.target}
 	})
@@ -79,26 +83,38 @@ func (d *postgresDatabase) pageQuery(page uint32) (query string, args []any) {
 		return dedicatedPageSQL, []any{page}
 	}
 	hashes := d.id.hashes(page)
-	return sharedPageSQL, []any{page, stored(hashes.least), stored(hashes.greatest), d.id.LayoutOf(page)}
+	return sharedPageSQL, []any{
+		page, stored(hashes.least), stored(hashes.greatest), d.id.LayoutOf(page),
+	}
 }
 
 // eachRow reads a page in one statement, and so in one snapshot. Before the first row, it retries
 // failures that may be temporary. Later it cannot, because it has passed rows on.
-func (d *postgresDatabase) eachRow(ctx context.Context, page uint32, each func(r Row) error) (s PageState, err error) {
+func (d *postgresDatabase) eachRow(
+	ctx context.Context, page uint32, each func(r Row) error,
+) (s PageState, err error) {
 	query, args := d.pageQuery(page)
 	var failed error
 	err = d.stream(ctx, d.pool, func(ctx context.Context, conn *pgx.Conn, progress func()) error {
 		var r scanned
 		gone, passed := ErrGone, false
-		read := statement{sql: query, args: args, into: append([]any{&s.Sequence, &s.Left}, r.all()...), each: func() error {
-			if gone = nil; r.owner == "" { // a page without rows
-				return nil
-			}
-			passed = true
-			progress()
-			return each(r.row())
-		}}
-		err := send(ctx, conn, statement{sql: beginSnapshotSQL}, statement{sql: unlimitedSQL}, read, statement{sql: `ROLLBACK`})
+		read := statement{
+			sql:  query,
+			args: args,
+			into: append([]any{&s.Sequence, &s.Left}, r.all()...),
+			each: func() error {
+				if gone = nil; r.owner == "" { // a page without rows
+					return nil
+				}
+				passed = true
+				progress()
+				return each(r.row())
+			},
+		}
+		err := send(
+			ctx, conn, statement{sql: beginSnapshotSQL}, statement{sql: unlimitedSQL}, read,
+			statement{sql: `ROLLBACK`},
+		)
 		if err != nil && passed {
 			failed = err
 			rollBack(ctx, conn)

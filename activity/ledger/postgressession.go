@@ -52,11 +52,17 @@ const wantSessions = "the connection has no session of its own: connect to the s
 	"or through a pooler in session mode that resets sessions"
 
 // readSettings runs a query that returns the id of the server process, and settings by name.
-func readSettings(ctx context.Context, conn *pgx.Conn, query string, args ...any) (backend uint32, has map[string]string, err error) {
+func readSettings(
+	ctx context.Context, conn *pgx.Conn, query string, args ...any,
+) (backend uint32, has map[string]string, err error) {
 	has = make(map[string]string)
 	var name, value string
 	// A pooler may give the next transaction a server without the prepared statement.
-	s := statement{sql: query, args: append([]any{pgx.QueryExecModeExec}, args...), into: []any{&backend, &name, &value}}
+	s := statement{
+		sql:  query,
+		args: append([]any{pgx.QueryExecModeExec}, args...),
+		into: []any{&backend, &name, &value},
+	}
 	s.each = func() error { has[name] = value; return nil }
 	err = postgresSession{conn}.query(ctx, s)
 	return backend, has, err
@@ -93,7 +99,9 @@ func (u postgresURL) checkPooler(ctx context.Context, conn *pgx.Conn) error {
 			return err
 		}
 		if !pause(limited, conflict, try) {
-			return fmt.Errorf("a session's lock is still held after the end of its connection: %s", wantSessions)
+			return fmt.Errorf(
+				"a session's lock is still held after the end of its connection: %s", wantSessions,
+			)
 		}
 	}
 }
@@ -130,8 +138,10 @@ func (d *postgresDatabase) lockSettings(ctx context.Context, conn *pgx.Conn) err
 	if _, err := conn.Exec(ctx, unlockSettingsSQL); err != nil {
 		return fmt.Errorf("withdraw settings: %w", err)
 	}
-	return fmt.Errorf("%w: this process has %v, another one has %v: stop all processes, then start them with the same settings",
-		ErrSettingsDiffer, describe(*own), describe(uint32(*other)))
+	return fmt.Errorf(
+		"%w: this process has %v, another one has %v: stop all processes, then start them with the same settings",
+		ErrSettingsDiffer, describe(*own), describe(uint32(*other)),
+	)
 }
 
 // pageCache is set in the number of a process of version 0.1 with a page cache. It relies on

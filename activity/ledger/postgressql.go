@@ -93,8 +93,9 @@ const (
 		AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`
 	// otherSettingsSQL reads one of the settings for which other processes hold a lock, and cachedSQL
 	// reports whether one is of a process with a page cache.
-	otherSettingsSQL = `SELECT (SELECT objid::bigint` + settingsSQL + ` AND objid <> $2::bigint::oid LIMIT 1)`
-	cachedSQL        = `SELECT EXISTS (SELECT` + settingsSQL + ` AND objid::bigint & $2 <> 0)`
+	otherSettingsSQL = `SELECT (SELECT objid::bigint` + settingsSQL +
+		` AND objid <> $2::bigint::oid LIMIT 1)`
+	cachedSQL = `SELECT EXISTS (SELECT` + settingsSQL + ` AND objid::bigint & $2 <> 0)`
 
 	// setSessionSQL sets parameters of the session, and readSessionSQL reads them. Both return the
 	// id of the server process, and names and values in the server's own form.

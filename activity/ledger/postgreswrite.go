@@ -97,7 +97,9 @@ func (t postgresTransaction) query(ctx context.Context, s statement) error {
 	return postgresSession{t.conn}.query(ctx, s)
 }
 
-func (t postgresTransaction) anyOf(ctx context.Context, names []string, since int64) (found bool, err error) {
+func (t postgresTransaction) anyOf(
+	ctx context.Context, names []string, since int64,
+) (found bool, err error) {
 	s := statement{sql: anyOfKindsSQL, args: []any{names}, into: []any{&found}}
 	if since > 0 {
 		// Waits for writers in progress, and lets no other begin before the transaction ends.
@@ -116,17 +118,24 @@ func (t postgresTransaction) anyOf(ctx context.Context, names []string, since in
 
 // changedHashes returns the ranges of hashes of the pages that transaction since or a later one
 // changed.
-func (t postgresTransaction) changedHashes(ctx context.Context, since int64) (least, greatest []int64, err error) {
+func (t postgresTransaction) changedHashes(
+	ctx context.Context, since int64,
+) (least, greatest []int64, err error) {
 	var page uint32
 	var hash int64
-	err = t.query(ctx, statement{sql: recentPagesSQL, args: []any{since}, into: []any{&page, &hash}, each: func() error {
-		first, last := hash, hash
-		if page < DedicatedPages {
-			of := t.d.id.hashes(page)
-			first, last = stored(of.least), stored(of.greatest)
-		}
-		least, greatest = append(least, first), append(greatest, last)
-		return nil
-	}})
+	err = t.query(ctx, statement{
+		sql:  recentPagesSQL,
+		args: []any{since},
+		into: []any{&page, &hash},
+		each: func() error {
+			first, last := hash, hash
+			if page < DedicatedPages {
+				of := t.d.id.hashes(page)
+				first, last = stored(of.least), stored(of.greatest)
+			}
+			least, greatest = append(least, first), append(greatest, last)
+			return nil
+		},
+	})
 	return least, greatest, err
 }

@@ -46,7 +46,9 @@ func (l *Ledger) Keys(ctx context.Context, page uint32) ([]Row, PageState, error
 //
 // The slice is valid until each returns. An error of each ends the call, and EachRow returns it
 // unwrapped.
-func (l *Ledger) EachRow(ctx context.Context, page uint32, each func(rows []Row) error) (PageState, error) {
+func (l *Ledger) EachRow(
+	ctx context.Context, page uint32, each func(rows []Row) error,
+) (PageState, error) {
 	var failed error // by each
 	rows := make([]Row, 0, fewRows)
 	pass := func() error {
@@ -85,16 +87,23 @@ func (l *Ledger) Sequence(ctx context.Context, page uint32) (uint64, error) {
 }
 
 // readState reads the state of a page.
-func readState(ctx context.Context, from queryer, id Identity, page uint32) (s PageState, err error) {
+func readState(
+	ctx context.Context, from queryer, id Identity, page uint32,
+) (s PageState, err error) {
 	query, args := sharedStateSQL, []any{page, id.LayoutOf(page)}
 	if page >= DedicatedPages {
 		query, args = dedicatedStateSQL, args[:1]
 	}
 	gone := ErrGone // unless there is a row
-	err = from.query(ctx, statement{sql: query, args: args, into: []any{&s.Sequence, &s.Left}, each: func() error {
-		gone = nil
-		return nil
-	}})
+	err = from.query(ctx, statement{
+		sql:  query,
+		args: args,
+		into: []any{&s.Sequence, &s.Left},
+		each: func() error {
+			gone = nil
+			return nil
+		},
+	})
 	return s, cmp.Or(err, gone)
 }
 
@@ -102,10 +111,13 @@ func readState(ctx context.Context, from queryer, id Identity, page uint32) (s P
 //
 //nolint:ireturn // T is no interface
 func ofPage[T any](
-	ctx context.Context, l *Ledger, operation, what string, page uint32, do func(ctx context.Context) (T, error),
+	ctx context.Context, l *Ledger, operation, what string, page uint32, do func(
+		ctx context.Context,
+	) (T, error),
 ) (T, error) {
 	c := &Call{Operation: operation, Page: page}
-	return ask(ctx, l, c, fmt.Sprintf("ledger: "+what, page), func(ctx context.Context) (none T, err error) {
+	return ask(ctx, l, c, fmt.Sprintf("ledger: "+
+		what, page), func(ctx context.Context) (none T, err error) {
 		if page < DedicatedPages && l.id.LayoutOf(page) == 0 {
 			return none, errors.New("no such page")
 		}
@@ -155,7 +167,9 @@ type Progress struct {
 //
 // A transaction is open during the call, so each must be fast. An error of each ends the call,
 // and Changed returns it unwrapped. Changed may have reported pages before any error.
-func (l *Ledger) Changed(ctx context.Context, since Cursor, each func(page uint32, s PageState) error) (Progress, error) {
+func (l *Ledger) Changed(
+	ctx context.Context, since Cursor, each func(page uint32, s PageState) error,
+) (Progress, error) {
 	var failed error // by each
 	c := &Call{Operation: "changed", Since: since, Each: each}
 	progress, err := ask(ctx, l, c, "ledger: read changed pages", func(ctx context.Context) (Progress, error) {
@@ -180,8 +194,12 @@ func (l *Ledger) Ended(ctx context.Context, now time.Time, limit int) ([]Row, er
 
 // found is ask for rows of the columns hash, owner, kind, target, since, until. invalid is the
 // error of the arguments.
-func found(ctx context.Context, l *Ledger, operation, what string, invalid error, s statement) ([]Row, error) {
-	return ask(ctx, l, &Call{Operation: operation}, "ledger: "+what, func(ctx context.Context) ([]Row, error) {
+func found(
+	ctx context.Context, l *Ledger, operation, what string, invalid error, s statement,
+) ([]Row, error) {
+	return ask(ctx, l, &Call{
+		Operation: operation,
+	}, "ledger: "+what, func(ctx context.Context) ([]Row, error) {
 		if invalid != nil {
 			return nil, invalid
 		}
@@ -210,7 +228,9 @@ func (q ListQuery) validate() error {
 // removed yet. It does not depend on the number of rows of the owner, or on how many share a
 // time.
 func (l *Ledger) List(ctx context.Context, q ListQuery) ([]Row, error) {
-	return ask(ctx, l, &Call{Operation: "list"}, fmt.Sprintf("ledger: list %q", q.Kind), func(ctx context.Context) ([]Row, error) {
+	return ask(ctx, l, &Call{
+		Operation: "list",
+	}, fmt.Sprintf("ledger: list %q", q.Kind), func(ctx context.Context) ([]Row, error) {
 		if err := q.validate(); err != nil {
 			return nil, err
 		}
@@ -219,7 +239,10 @@ func (l *Ledger) List(ctx context.Context, q ListQuery) ([]Row, error) {
 			query, args = listBeforeRowsSQL, append(args, q.Before.Since.UnixMicro(), q.Before.Target)
 		}
 		r := scanned{hash: stored(q.Hash), owner: q.Owner, kind: q.Kind}
-		return collect(ctx, l.db, statement{sql: query, args: args, into: []any{&r.target, &r.since, &r.until}}, r.row)
+		return collect(
+			ctx, l.db, statement{sql: query, args: args, into: []any{&r.target, &r.since, &r.until}},
+			r.row,
+		)
 	})
 }
 
@@ -239,7 +262,9 @@ func afterAllIDs() string { return strings.Repeat("\U0010FFFF", MaxIDBytes/4+1) 
 // otherwise after rest. A nil rest means that the list has ended.
 func (l *Ledger) ListNaming(ctx context.Context, q ListQuery) (rows []Row, rest *Row, err error) {
 	what := fmt.Sprintf("ledger: list %q by target", q.Kind)
-	rows, err = ask(ctx, l, &Call{Operation: "list_naming"}, what, func(ctx context.Context) ([]Row, error) {
+	rows, err = ask(ctx, l, &Call{
+		Operation: "list_naming",
+	}, what, func(ctx context.Context) ([]Row, error) {
 		if err := q.validate(); err != nil {
 			return nil, err
 		}
@@ -249,15 +274,21 @@ func (l *Ledger) ListNaming(ctx context.Context, q ListQuery) (rows []Row, rest 
 		to := scanned{hash: math.MaxInt64, owner: afterAllIDs()}
 		rest = nil
 		named := []any{stored(q.Hash), q.Owner, stored(after.Hash), after.Owner}
-		end := statement{sql: namingEndSQL, args: append(named[:4:4], MaxLooked-1), into: []any{&to.hash, &to.owner}, each: func() error {
-			rest = &Row{Hash: unstored(to.hash), Owner: to.owner}
-			return nil
-		}}
+		end := statement{
+			sql:  namingEndSQL,
+			args: append(named[:4:4], MaxLooked-1),
+			into: []any{&to.hash, &to.owner},
+			each: func() error {
+				rest = &Row{Hash: unstored(to.hash), Owner: to.owner}
+				return nil
+			},
+		}
 		if err := l.db.query(ctx, end); err != nil {
 			return nil, err
 		}
 		return readRows(ctx, l.db, statement{
-			sql: listNamingRowsSQL, args: append(named, to.hash, to.owner, q.Kind, q.Now.UnixMicro(), q.Limit),
+			sql:  listNamingRowsSQL,
+			args: append(named, to.hash, to.owner, q.Kind, q.Now.UnixMicro(), q.Limit),
 		})
 	})
 	return rows, rest, err
@@ -331,14 +362,18 @@ func (l *Ledger) Lookup(ctx context.Context, q LookupQuery) ([]Row, error) {
 		return nil, nil
 	}
 	what := fmt.Sprintf("ledger: look up %d rows", len(q.Items))
-	rows, err := ask(ctx, l, &Call{Operation: "lookup"}, what, func(ctx context.Context) ([]Row, error) {
+	rows, err := ask(ctx, l, &Call{
+		Operation: "lookup",
+	}, what, func(ctx context.Context) ([]Row, error) {
 		wanted, err := q.entries()
 		if err != nil {
 			return nil, err
 		}
 		var rows []Row
 		for some := range slices.Chunk(wanted, lookupAtOnce) {
-			found, err := readRows(ctx, l.db, statement{sql: l.sql.lookupRows, columns: columnsOf(some)[:4]})
+			found, err := readRows(
+				ctx, l.db, statement{sql: l.sql.lookupRows, columns: columnsOf(some)[:4]},
+			)
 			if err != nil {
 				return nil, err
 			}
@@ -394,14 +429,18 @@ func (l *Ledger) Counts(ctx context.Context, q CountQuery) (map[string]int, erro
 		invalid = cmp.Or(invalid, validateID("kind", kind))
 		number[i], hash[i], owner[i] = int64(i), stored(q.Hash), q.Owner
 	}
-	return ask(ctx, l, &Call{Operation: "counts"}, "ledger: count rows", func(ctx context.Context) (map[string]int, error) {
+	return ask(ctx, l, &Call{
+		Operation: "counts",
+	}, "ledger: count rows", func(ctx context.Context) (map[string]int, error) {
 		if invalid != nil {
 			return nil, invalid
 		}
 		counts := make(map[string]int, n)
 		var i, found int64
 		err := l.db.query(ctx, statement{
-			sql: l.sql.tallyRows, columns: []any{number, hash, owner, q.Kinds}, args: []any{q.Now.UnixMicro(), q.Most},
+			sql: l.sql.tallyRows, columns: []any{
+				number, hash, owner, q.Kinds,
+			}, args: []any{q.Now.UnixMicro(), q.Most},
 			into: []any{&i, &found},
 			each: func() error {
 				counts[q.Kinds[i]] = int(found)
@@ -418,10 +457,14 @@ func (l *Ledger) Counts(ctx context.Context, q CountQuery) (map[string]int, erro
 // after is nil for the first call, then the last row returned, whether that row still exists or
 // not, or [AfterKind] of its kind. Repeat the call until it returns fewer than limit rows. The
 // calls together return each row that exists throughout exactly once.
-func (l *Ledger) Owned(ctx context.Context, hash uint64, owner string, after *Row, limit int) ([]Row, error) {
+func (l *Ledger) Owned(
+	ctx context.Context, hash uint64, owner string, after *Row, limit int,
+) ([]Row, error) {
 	after = cmp.Or(after, &Row{})
-	return found(ctx, l, "owned", "read an owner's rows", cmp.Or(validateID("owner", owner), checkLimit(limit)),
-		statement{sql: ownedRowsSQL, args: []any{stored(hash), owner, after.Kind, after.Target, limit}})
+	return found(
+		ctx, l, "owned", "read an owner's rows", cmp.Or(validateID("owner", owner), checkLimit(limit)),
+		statement{sql: ownedRowsSQL, args: []any{stored(hash), owner, after.Kind, after.Target, limit}},
+	)
 }
 
 // AfterKind returns a row that is after all rows of a kind, and before those of the next one. An
@@ -435,14 +478,25 @@ func AfterKind(kind string) *Row {
 func (l *Ledger) All(ctx context.Context, after *Row, limit int) ([]Row, error) {
 	after = cmp.Or(after, &Row{})
 	return found(ctx, l, "all", "read all rows", checkLimit(limit),
-		statement{sql: allRowsSQL, args: []any{stored(after.Hash), after.Owner, after.Kind, after.Target, limit}})
+		statement{
+			sql:  allRowsSQL,
+			args: []any{stored(after.Hash), after.Owner, after.Kind, after.Target, limit},
+		})
 }
 
 // Naming returns the rows of any owner that were recorded with Names and whose target has this
 // id and hash. It includes ended rows. The rows are in order of hash, owner and kind. limit is
 // the maximum number of rows, at least 1. after is as for Owned.
-func (l *Ledger) Naming(ctx context.Context, targetHash uint64, target string, after *Row, limit int) ([]Row, error) {
+func (l *Ledger) Naming(
+	ctx context.Context, targetHash uint64, target string, after *Row, limit int,
+) ([]Row, error) {
 	after = cmp.Or(after, &Row{})
-	return found(ctx, l, "naming", "read rows that name a user", cmp.Or(validateID("target", target), checkLimit(limit)),
-		statement{sql: namingRowsSQL, args: []any{stored(targetHash), target, stored(after.Hash), after.Owner, after.Kind, limit}})
+	return found(
+		ctx, l, "naming", "read rows that name a user",
+		cmp.Or(validateID("target", target), checkLimit(limit)),
+		statement{
+			sql:  namingRowsSQL,
+			args: []any{stored(targetHash), target, stored(after.Hash), after.Owner, after.Kind, limit},
+		},
+	)
 }

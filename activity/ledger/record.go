@@ -81,7 +81,9 @@ func (l *Ledger) execute(ctx context.Context, p *plan, now time.Time) (receipt R
 //
 // The pages depend on the layouts, which lock reads at the same time. So lock assumes the layouts
 // that were read last, and begins again if they have changed since.
-func (l *Ledger) lock(ctx context.Context, t transaction, p *plan, more ...statement) (map[uint32]PageState, error) {
+func (l *Ledger) lock(
+	ctx context.Context, t transaction, p *plan, more ...statement,
+) (map[uint32]PageState, error) {
 	for assumed := l.assumedLayouts(); ; assumed = p.layouts {
 		p.forget()
 		pages := p.sharedPages(assumed)
@@ -94,12 +96,19 @@ func (l *Ledger) lock(ctx context.Context, t transaction, p *plan, more ...state
 		all := []statement{
 			{sql: l.sql.share}, layoutsQuery(&p.layouts), kindsQuery(&kinds),
 			{sql: l.sql.createPages, columns: []any{pages}},
-			{sql: l.sql.lockPages, columns: []any{pages}, into: []any{&page, &s.Sequence, &s.Left}, each: func() error {
-				states[page] = s
-				return nil
-			}},
 			{
-				sql: l.sql.lockDedicated, columns: []any{p.users()}, into: []any{&hash, &page, &s.Sequence, &s.Left},
+				sql:     l.sql.lockPages,
+				columns: []any{pages},
+				into:    []any{&page, &s.Sequence, &s.Left},
+				each: func() error {
+					states[page] = s
+					return nil
+				},
+			},
+			{
+				sql: l.sql.lockDedicated, columns: []any{p.users()}, into: []any{
+					&hash, &page, &s.Sequence, &s.Left,
+				},
 				each: func() error {
 					p.owners[unstored(hash)], states[page] = page, s
 					return nil
@@ -142,7 +151,9 @@ func (l *Ledger) countTallies(p *plan, now time.Time) statement {
 	}
 	var i, found int64
 	return statement{
-		sql: l.sql.tallyRows, columns: []any{number, hash, owner, kind}, args: []any{now.UnixMicro(), p.most},
+		sql: l.sql.tallyRows, columns: []any{
+			number, hash, owner, kind,
+		}, args: []any{now.UnixMicro(), p.most},
 		into: []any{&i, &found},
 		each: func() error {
 			p.tallies[i].found = found

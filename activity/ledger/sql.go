@@ -63,15 +63,17 @@ const (
 	putSourceSQL    = `INSERT INTO sources (name, position, fence, holder, until) VALUES ($1, '', 0, '', 0) ON CONFLICT DO NOTHING`
 	takeLeaseSQL    = `UPDATE sources SET position = $1, fence = $2, holder = $3, until = $4 WHERE name = $5`
 	newSourceSQL    = `UPDATE sources SET followed = 0 WHERE name = $1`
-	renewLeaseSQL   = `UPDATE sources SET until = $1, ` + followedSQL + ` WHERE name = $3 AND fence = $4 RETURNING fence`
-	moveSourceSQL   = `UPDATE sources SET position = $1, ` + followedSQL + `
+	renewLeaseSQL   = `UPDATE sources SET until = $1, ` + followedSQL +
+		` WHERE name = $3 AND fence = $4 RETURNING fence`
+	moveSourceSQL = `UPDATE sources SET position = $1, ` + followedSQL + `
 		WHERE name = $3 AND fence = $4 AND position = $5 RETURNING fence`
 	followedSQL            = `followed = CASE WHEN followed < $2 THEN $2 ELSE followed END`
 	startOverSQL           = `UPDATE sources SET position = '' WHERE name = $1 AND fence = $2 RETURNING fence`
 	endLeaseSQL            = `UPDATE sources SET fence = fence + 1, until = 0 WHERE name = (SELECT source FROM kinds WHERE name = $1)`
 	deleteRepeatsSQL       = `DELETE FROM repeats WHERE kind = $1`
-	deleteSourceRepeatsSQL = `DELETE FROM repeats WHERE (hash, owner, kind, target) IN (` + sourceRepeatsSQL + `) RETURNING hash`
-	deleteSourcesSQL       = `DELETE FROM sources WHERE NOT EXISTS (SELECT 1 FROM kinds WHERE kinds.source = sources.name)`
+	deleteSourceRepeatsSQL = `DELETE FROM repeats WHERE (hash, owner, kind, target) IN (` +
+		sourceRepeatsSQL + `) RETURNING hash`
+	deleteSourcesSQL = `DELETE FROM sources WHERE NOT EXISTS (SELECT 1 FROM kinds WHERE kinds.source = sources.name)`
 
 	sourceRepeatsSQL = `SELECT hash, owner, kind, target FROM repeats
 		WHERE kind IN (SELECT name FROM kinds WHERE source = $1) AND times NOT LIKE $2 LIMIT $3`
@@ -94,7 +96,8 @@ const (
 
 	// rangesSQL reads the ranges of hashes of the users on a shared page, given its first and last
 	// hash. ownerRangeSQL does so for a dedicated page.
-	rangesSQL = `WITH bounds (least, greatest) AS (SELECT CAST($1 AS bigint), CAST($2 AS bigint))` + gapsCTE + `
+	rangesSQL = `WITH bounds (least, greatest) AS (SELECT CAST($1 AS bigint), CAST($2 AS bigint))` +
+		gapsCTE + `
 		SELECT least, greatest FROM gaps WHERE least <= greatest ORDER BY least`
 	ownerRangeSQL = `SELECT hash, hash FROM owners WHERE page = $1`
 

@@ -83,7 +83,8 @@ func (f sqliteFile) open(ctx context.Context, o Options) (*Ledger, error) {
 		return nil, fmt.Errorf("%w: %s is locked", ErrInUse, d.lock.Path())
 	}
 	if err := d.start(ctx, o); err != nil {
-		if failed, ok := errors.AsType[*sqlite.Error](err); ok && failed.Code() == sqlite3.SQLITE_IOERR_SHMSIZE {
+		if failed, ok := errors.AsType[*sqlite.Error](err); ok &&
+			failed.Code() == sqlite3.SQLITE_IOERR_SHMSIZE {
 			err = fmt.Errorf("no space left on the disk: free some: %w", err)
 		}
 		return nil, errors.Join(err, d.close())
@@ -144,7 +145,9 @@ func (d *sqliteDatabase) close() error {
 
 func (d *sqliteDatabase) pools() []Pool { return nil }
 
-func (d *sqliteDatabase) query(ctx context.Context, s statement) error { return d.reads.query(ctx, s) }
+func (d *sqliteDatabase) query(ctx context.Context, s statement) error {
+	return d.reads.query(ctx, s)
+}
 
 // agree has nobody to agree with: one process has the file open.
 func (d *sqliteDatabase) agree(context.Context, time.Duration) error { return nil }

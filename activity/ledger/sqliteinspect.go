@@ -54,7 +54,9 @@ func (i *Inspection) readSQLite(ctx context.Context, parameters string) (err err
 		return err
 	}
 	return inTransaction(ctx, db, func(tx *sql.Tx) error {
-		err := tx.QueryRowContext(ctx, `SELECT user_version, sqlite_version() FROM pragma_user_version`).Scan(&i.Schema, &i.Version)
+		err := tx.QueryRowContext(
+			ctx, `SELECT user_version, sqlite_version() FROM pragma_user_version`,
+		).Scan(&i.Schema, &i.Version)
 		if err != nil {
 			return fmt.Errorf("read schema version: %w", err)
 		}

@@ -120,22 +120,28 @@ func (d *sqliteDatabase) reading(ctx context.Context, do func(q sqliteQueries) e
 }
 
 // keys reads all targets of an owner and kind as one value, to save the cost of a row.
-func (d *sqliteDatabase) keys(ctx context.Context, page uint32) (rows []Row, s PageState, err error) {
+func (d *sqliteDatabase) keys(
+	ctx context.Context, page uint32,
+) (rows []Row, s PageState, err error) {
 	var hash int64
 	var owner, kind, targets string
 	s, err = d.inPage(ctx, page, func(q sqliteQueries, ranges []hashRange) error {
 		if err := q.checkLarge(ctx, ranges); err != nil {
 			return err
 		}
-		return q.each(ctx, ranges, statement{sql: keysSQL, into: []any{&hash, &owner, &kind, &targets}, each: func() error {
-			first := len(rows)
-			rows = slices.Grow(rows, strings.Count(targets, targetsEnd)+1)
-			for target := range strings.SplitSeq(targets, targetsEnd) {
-				rows = append(rows, Row{Hash: unstored(hash), Owner: owner, Kind: kind, Target: target})
-			}
-			inOrder(rows[first:])
-			return nil
-		}})
+		return q.each(ctx, ranges, statement{
+			sql:  keysSQL,
+			into: []any{&hash, &owner, &kind, &targets},
+			each: func() error {
+				first := len(rows)
+				rows = slices.Grow(rows, strings.Count(targets, targetsEnd)+1)
+				for target := range strings.SplitSeq(targets, targetsEnd) {
+					rows = append(rows, Row{Hash: unstored(hash), Owner: owner, Kind: kind, Target: target})
+				}
+				inOrder(rows[first:])
+				return nil
+			},
+		})
 	})
 	return rows, s, err
 }
@@ -152,10 +158,14 @@ func (q sqliteQueries) each(ctx context.Context, ranges []hashRange, s statement
 }
 
 // eachRow reads rows one by one, in one transaction.
-func (d *sqliteDatabase) eachRow(ctx context.Context, page uint32, each func(r Row) error) (PageState, error) {
+func (d *sqliteDatabase) eachRow(
+	ctx context.Context, page uint32, each func(r Row) error,
+) (PageState, error) {
 	return d.inPage(ctx, page, func(q sqliteQueries, ranges []hashRange) error {
 		var r scanned
-		return q.each(ctx, ranges, statement{sql: snapshotSQL, into: r.all(), each: func() error { return each(r.row()) }})
+		return q.each(ctx, ranges, statement{sql: snapshotSQL, into: r.all(), each: func() error {
+			return each(r.row())
+		}})
 	})
 }
 
@@ -189,7 +199,9 @@ func (d *sqliteDatabase) inPage(
 		}
 		var least, greatest int64
 		read := statement{sql: query, args: args, into: []any{&least, &greatest}}
-		ranges, err := collect(ctx, q, read, func() hashRange { return hashRange{unstored(least), unstored(greatest)} })
+		ranges, err := collect(ctx, q, read, func() hashRange {
+			return hashRange{unstored(least), unstored(greatest)}
+		})
 		if err != nil {
 			return err
 		}
@@ -221,10 +233,15 @@ func (d *sqliteDatabase) changed(
 		var page uint32
 		var s PageState
 		p.Owners = make(map[uint64]uint32)
-		owners := statement{sql: newOwnersSQL, args: []any{first}, into: []any{&hash, &page}, each: func() error {
-			p.Owners[unstored(hash)] = page
-			return nil
-		}}
+		owners := statement{
+			sql:  newOwnersSQL,
+			args: []any{first},
+			into: []any{&hash, &page},
+			each: func() error {
+				p.Owners[unstored(hash)] = page
+				return nil
+			},
+		}
 		if err := q.query(ctx, owners); err != nil {
 			return err
 		}

@@ -101,18 +101,23 @@ func (d *sqliteDatabase) prepare(ctx context.Context) (err error) {
 	all := sqliteDialect()
 	write := []string{allLayoutsSQL, allKindsSQL, putCheckpointSQL, moveSourceSQL}
 	read := []string{
-		snapshotSQL, keysSQL, progressSQL, changedSQL, all.endedRows, listNewestRowsSQL, listBeforeRowsSQL, listNamingRowsSQL,
+		snapshotSQL, keysSQL, progressSQL, changedSQL, all.endedRows, listNewestRowsSQL,
+		listBeforeRowsSQL, listNamingRowsSQL,
 		namingEndSQL, ownedRowsSQL, allRowsSQL, countRangeSQL, namingRowsSQL, allKindsSQL, rangesSQL,
-		newOwnersSQL, ownerRangeSQL, allLayoutsSQL, allSourcesSQL, getCheckpointSQL, incarnationSQL, sharedStateSQL, dedicatedStateSQL,
+		newOwnersSQL, ownerRangeSQL, allLayoutsSQL, allSourcesSQL, getCheckpointSQL, incarnationSQL,
+		sharedStateSQL, dedicatedStateSQL,
 	}
 	for n := maxBatch; n > 0; n /= 4 {
 		for _, sql := range []string{
-			all.lockPages, all.lockDedicated, all.lookupRows, all.tallyRows, all.upsertRows, all.deleteRows, all.raisePages,
+			all.lockPages, all.lockDedicated, all.lookupRows, all.tallyRows, all.upsertRows,
+			all.deleteRows, all.raisePages,
 			all.lookupRepeats, all.upsertRepeats, all.deleteRepeats,
 		} {
 			write = append(write, rowsSQL(sql, n))
 		}
-		read = append(read, rowsSQL(all.lookupRows, n), rowsSQL(all.tallyRows, n), rowsSQL(all.places, n))
+		read = append(
+			read, rowsSQL(all.lookupRows, n), rowsSQL(all.tallyRows, n), rowsSQL(all.places, n),
+		)
 	}
 	if d.writes, err = prepared(ctx, d.writer, write); err != nil {
 		return err

@@ -65,7 +65,9 @@ func (cm *committer) failure(w *write, receipt ledger.Receipt, failed map[uint32
 
 // track notes which writes wait for the steps, and returns the writes that wait for none. Steps end
 // only after the group has passed.
-func (cm *committer) track(g *group, steps []*step, failed map[uint32]error, end context.CancelFunc) (settled []*write) {
+func (cm *committer) track(
+	g *group, steps []*step, failed map[uint32]error, end context.CancelFunc,
+) (settled []*write) {
 	g.failed, g.end = failed, end
 	if len(steps) == 0 {
 		end()

@@ -106,7 +106,9 @@ func (p *Alone) keepFilter() {
 	defer cancel()
 	err := p.filter.Keep(ctx)
 	if errors.Is(err, favfilter.ErrMismatch) {
-		p.storage.log.ErrorContext(ctx, "the store holds another filter than the one that was opened: start again", "error", err)
+		p.storage.log.ErrorContext(
+			ctx, "the store holds another filter than the one that was opened: start again", "error", err,
+		)
 		return
 	}
 	p.storage.noteStore(ctx, err)
@@ -127,7 +129,9 @@ func aloneIdentity(ctx context.Context, c AloneConfig) (favfilter.Identity, erro
 	case found.Incarnation != 0:
 		return *found, fmt.Errorf("%w: with a ledger, opened without", favfilter.ErrMismatch)
 	case c.Pages != 0 && c.Pages != found.Pages:
-		return *found, fmt.Errorf("%w: with %d pages, opened with %d", favfilter.ErrMismatch, found.Pages, c.Pages)
+		return *found, fmt.Errorf(
+			"%w: with %d pages, opened with %d", favfilter.ErrMismatch, found.Pages, c.Pages,
+		)
 	}
 	return *found, nil
 }

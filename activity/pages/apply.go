@@ -26,14 +26,21 @@ type applier struct {
 }
 
 func newApplier(b *rebuilder) *applier {
-	a := &applier{core: b.core, rebuilder: b, moving: make(map[uint64]bool), slots: make(chan struct{}, maxLeaving)}
+	a := &applier{
+		core:      b.core,
+		rebuilder: b,
+		moving:    make(map[uint64]bool),
+		slots:     make(chan struct{}, maxLeaving),
+	}
 	b.heavy = a.leave
 	return a
 }
 
 // applyAll brings the pages to the sequences of the transaction. It returns an error for each page
 // where that failed.
-func (a *applier) applyAll(ctx context.Context, pages []ledger.PageChange, to approach) map[uint32]error {
+func (a *applier) applyAll(
+	ctx context.Context, pages []ledger.PageChange, to approach,
+) map[uint32]error {
 	repairs, failed := a.applyOnce(ctx, pages, to)
 	inParallel(maxRebuilds, repairs, func(r repair, mu *sync.Mutex) {
 		err := r.do(ctx)
@@ -100,7 +107,9 @@ func (a *applier) applyOnce(
 			batches, changes = append(batches, b), append(changes, p)
 		case a.sequences.Of(p.Page).Stored.Load() < p.Sequence:
 			// This write changed nothing. It may repeat a write that has not reached the page.
-			repairs = append(repairs, repair{p, func(ctx context.Context) error { return a.ensure(ctx, p.Page, p.Sequence) }})
+			repairs = append(repairs, repair{p, func(ctx context.Context) error {
+				return a.ensure(ctx, p.Page, p.Sequence)
+			}})
 		default:
 			a.reached(p, to, nil)
 		}
@@ -110,7 +119,9 @@ func (a *applier) applyOnce(
 		if res.Err != nil {
 			failed[p.Page] = res.Err
 		} else if reason := a.faultOf(ctx, p.Page, res); reason != "" {
-			repairs = append(repairs, repair{p, func(ctx context.Context) error { return a.mend(ctx, p.Page, b, res, reason) }})
+			repairs = append(repairs, repair{p, func(ctx context.Context) error {
+				return a.mend(ctx, p.Page, b, res, reason)
+			}})
 			continue
 		} else if res.State == favfilter.Current && len(b.Remove) > 0 {
 			a.due.add(p.Page, reasonResidue, 0) // the number of cleared bits is unknown
@@ -142,7 +153,9 @@ func (a *applier) apply(ctx context.Context, batches []favfilter.Batch) []favfil
 // mend brings the page of b to the required sequence after the store answered res. A page that is a
 // few changes behind most likely waits for another process. Waiting for it takes less time than a
 // rebuild, and is all that helps while the ledger cannot be read.
-func (a *applier) mend(ctx context.Context, page uint32, b favfilter.Batch, res favfilter.Result, reason string) error {
+func (a *applier) mend(
+	ctx context.Context, page uint32, b favfilter.Batch, res favfilter.Result, reason string,
+) error {
 	tries, near := 4, uint64(8)
 	if a.rebuilder.inParts(page) { // a rebuild takes so long that other processes finish first
 		tries, near = 12, 1024
@@ -201,7 +214,10 @@ func (a *applier) faultOf(ctx context.Context, page uint32, res favfilter.Result
 // batch returns the page's change in the form that the store takes.
 func (a *applier) batch(ctx context.Context, p ledger.PageChange) (favfilter.Batch, error) {
 	b := favfilter.Batch{
-		ID: a.layout.PageID(p.Page), Identity: a.storage.identity, Sequence: p.Sequence, Rate: a.storage.keyRate,
+		ID:       a.layout.PageID(p.Page),
+		Identity: a.storage.identity,
+		Sequence: p.Sequence,
+		Rate:     a.storage.keyRate,
 	}
 	var err error
 	if b.Remove, err = a.rebuilder.hashes(ctx, p.Removed); err != nil {
@@ -214,7 +230,9 @@ func (a *applier) batch(ctx context.Context, p ledger.PageChange) (favfilter.Bat
 // ensure makes sure that the page has at least the sequence want. If the page does not, ensure
 // rebuilds it.
 func (a *applier) ensure(ctx context.Context, number uint32, want uint64) error {
-	loaded, _, err := a.storage.loadWithin(ctx, patience(a.rebuilder.inParts(number)), []favfilter.PageID{a.layout.PageID(number)}, nil)
+	loaded, _, err := a.storage.loadWithin(
+		ctx, patience(a.rebuilder.inParts(number)), []favfilter.PageID{a.layout.PageID(number)}, nil,
+	)
 	if err != nil {
 		return Unavailable("pages", err)
 	}

@@ -125,7 +125,8 @@ func (b *Bulk) follow(ctx context.Context, receipt ledger.Receipt) error {
 	}
 	b.settling.Wait() // transactions reach a page in their order
 	if len(others) > 0 {
-		b.settling.Go(func() { b.settle(others) }) //nolint:contextcheck // committed changes must be applied
+		//nolint:contextcheck // committed changes must be applied
+		b.settling.Go(func() { b.settle(others) })
 	}
 	if b.keys > maxBulkKeys {
 		return b.place(ctx)
@@ -161,7 +162,8 @@ func (b *Bulk) take(ctx context.Context, p ledger.PageChange) (bool, error) {
 	case page == nil:
 		return false, nil
 	}
-	if page.rebuild = page.rebuild || !changed || p.Sequence != page.sequence+1 || len(p.Removed) > 0; page.rebuild {
+	if page.rebuild = page.rebuild || !changed || p.Sequence != page.sequence+1 ||
+		len(p.Removed) > 0; page.rebuild {
 		b.keys -= len(page.keys)
 		page.keys, page.sequence = nil, p.Sequence
 		return true, nil
@@ -219,7 +221,8 @@ func (b *Bulk) place(ctx context.Context) error {
 		pages[number] = &bulkPage{sequence: sequence, rebuild: true}
 	}
 	b.pages, b.late, b.keys = make(map[uint32]*bulkPage), make(map[uint32]uint64), 0
-	for number, page := range pages { // even if the rebuild fails: a page with a lower sequence lacks writes
+	// even if the rebuild fails: a page with a lower sequence lacks writes
+	for number, page := range pages {
 		b.r.sequences.Of(number).Required.Raise(page.sequence)
 	}
 	failed := make([]error, 0, bulkWriters)
@@ -256,13 +259,17 @@ func (b *Bulk) put(ctx context.Context, number uint32, p *bulkPage) error {
 	if p.rebuild {
 		return r.rebuilder.remake(ctx, number, p.sequence, "bulk")
 	}
-	page, err := r.rebuilder.imageOf(number, [][]favfilter.Hash{p.keys}, ledger.PageState{Sequence: p.sequence})
+	page, err := r.rebuilder.imageOf(
+		number, [][]favfilter.Hash{p.keys}, ledger.PageState{Sequence: p.sequence},
+	)
 	if err != nil {
 		return err
 	}
 	limited, cancel := context.WithTimeout(ctx, replaceTimeout(page))
 	defer cancel()
-	placed, err := r.storage.store.Replace(limited, favfilter.Replacement{ID: r.layout.PageID(number), Page: page, Newer: true})
+	placed, err := r.storage.store.Replace(
+		limited, favfilter.Replacement{ID: r.layout.PageID(number), Page: page, Newer: true},
+	)
 	switch {
 	case err != nil:
 		return Unavailable("pages", err)

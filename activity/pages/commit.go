@@ -170,9 +170,14 @@ func (cm *committer) record(writes []*write) error {
 // before it, so that groups are in tail in the order of their transactions.
 func (cm *committer) start(receipt ledger.Receipt, writes []*write) {
 	g := &group{
-		writes: writes, receipt: receipt, committed: cm.life.Elapsed(), apply: cm.approachTo(writes, receipt),
-		toClose: cm.pagesToClose(receipt, writes),
-		await:   make(map[chan struct{}]bool), passed: make(chan struct{}), slots: make(chan struct{}, maxGroupRepairs),
+		writes:    writes,
+		receipt:   receipt,
+		committed: cm.life.Elapsed(),
+		apply:     cm.approachTo(writes, receipt),
+		toClose:   cm.pagesToClose(receipt, writes),
+		await:     make(map[chan struct{}]bool),
+		passed:    make(chan struct{}),
+		slots:     make(chan struct{}, maxGroupRepairs),
 	}
 	cm.layout.Learn(receipt.Owners)
 	cm.settling <- struct{}{}

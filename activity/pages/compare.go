@@ -50,7 +50,9 @@ func (sc *Scrubber) required(pages []uint32) []PageAt {
 
 // peek reads the headers of pages that were required to have a sequence before the call. It returns
 // those that have to be rebuilt, and the status of each page.
-func (sc *Scrubber) peek(all []PageAt) (found []faultyPage, statuses []favfilter.Status, err error) {
+func (sc *Scrubber) peek(
+	all []PageAt,
+) (found []faultyPage, statuses []favfilter.Status, err error) {
 	ctx, cancel := context.WithTimeout(sc.life.Base, loadTimeout)
 	defer cancel()
 	ids := make([]favfilter.PageID, len(all))
@@ -142,7 +144,9 @@ func (sc *Scrubber) noteRepair(ctx context.Context, page uint32, reason string, 
 	switch {
 	case sc.life.IsClosed():
 	case err != nil && sc.repairOutage.failed(sc.life.Elapsed()):
-		sc.storage.log.WarnContext(ctx, "pages cannot be repaired", "page", page, "reason", reason, "error", err)
+		sc.storage.log.WarnContext(
+			ctx, "pages cannot be repaired", "page", page, "reason", reason, "error", err,
+		)
 	case err == nil && sc.repairOutage.worked(sc.life.Elapsed()):
 		sc.storage.log.InfoContext(ctx, "pages can be repaired again")
 	}

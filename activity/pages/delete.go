@@ -20,7 +20,9 @@ const deleteBatch = 1000
 // DeleteUser returns the number of changes, also with an error, and the followed kinds of rows that
 // are left to their source. After an error some rows may be
 // left: call DeleteUser again, in any process. Rows that are written during the call may stay.
-func (p *Pages) DeleteUser(ctx context.Context, user string) (deleted int, left []string, err error) {
+func (p *Pages) DeleteUser(
+	ctx context.Context, user string,
+) (deleted int, left []string, err error) {
 	hash := UserHash(p.storage.identity.Seed, user)
 	touched, followed := make(map[uint32]bool), make(map[string]bool)
 	for _, read := range []rowReader{{p.ledger.Owned, true}, {p.ledger.Naming, false}} {
@@ -68,7 +70,9 @@ func decided(deleted int, err error) error {
 // rowReader reads rows of a user.
 type rowReader struct {
 	// read is [ledger.Ledger.Owned], or a method like it.
-	read   func(ctx context.Context, hash uint64, user string, after *ledger.Row, limit int) ([]ledger.Row, error)
+	read func(
+		ctx context.Context, hash uint64, user string, after *ledger.Row, limit int,
+	) ([]ledger.Row, error)
 	byKind bool // rows are in order of kind
 }
 
@@ -76,7 +80,12 @@ type rowReader struct {
 // rows and their other sides, and adds the pages that held them to touched. It leaves rows that a
 // source alone may remove, and adds their kinds to followed.
 func (p *Pages) deleteRows(
-	ctx context.Context, hash uint64, user string, from rowReader, touched map[uint32]bool, followed map[string]bool,
+	ctx context.Context,
+	hash uint64,
+	user string,
+	from rowReader,
+	touched map[uint32]bool,
+	followed map[string]bool,
 ) (deleted int, err error) {
 	var after *ledger.Row
 	for {
@@ -92,10 +101,13 @@ func (p *Pages) deleteRows(
 			return deleted, Unavailable("ledger", err)
 		}
 		kinds := *p.rebuilder.declared.Load()
-		if from.byKind && kinds[after.Kind].stays(followed) { // there may be hundreds of thousands of such rows
+		// there may be hundreds of thousands of such rows
+		if from.byKind && kinds[after.Kind].stays(followed) {
 			after = ledger.AfterKind(after.Kind)
 		}
-		found = slices.DeleteFunc(found, func(row ledger.Row) bool { return kinds[row.Kind].stays(followed) })
+		found = slices.DeleteFunc(found, func(row ledger.Row) bool {
+			return kinds[row.Kind].stays(followed)
+		})
 		if len(found) == 0 {
 			continue
 		}
@@ -138,7 +150,10 @@ func (p *Pages) removal(row ledger.Row, k RowKind) ledger.Change {
 	c := ledger.Change{Remove: true, Rows: []ledger.Row{row}}
 	if k.Mirror != "" {
 		c.Rows = append(c.Rows, ledger.Row{
-			Hash: UserHash(p.storage.identity.Seed, row.Target), Owner: row.Target, Kind: k.Mirror, Target: row.Owner,
+			Hash:   UserHash(p.storage.identity.Seed, row.Target),
+			Owner:  row.Target,
+			Kind:   k.Mirror,
+			Target: row.Owner,
 		})
 	}
 	return c

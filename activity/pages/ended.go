@@ -45,7 +45,9 @@ func (cm *committer) removeEnded() (more bool) {
 	}
 	if err := cm.write(ctx, newWrite(ctx, changes)); err != nil {
 		if !cm.life.IsClosed() {
-			cm.storage.log.WarnContext(ctx, "activities that have ended could not be removed", "error", err)
+			cm.storage.log.WarnContext(
+				ctx, "activities that have ended could not be removed", "error", err,
+			)
 		}
 		return false
 	}

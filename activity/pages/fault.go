@@ -66,7 +66,9 @@ func statusOf(l favfilter.Loaded) favfilter.Status {
 // fault returns why a page in the state st must not be used by a reader that requires at least the
 // sequence want. "" means that the page may be used. An error means that the ledger, which can be
 // reached, does not tell whether the page is ahead of it.
-func (c core) fault(ctx context.Context, number uint32, want uint64, st favfilter.Status) (string, error) {
+func (c core) fault(
+	ctx context.Context, number uint32, want uint64, st favfilter.Status,
+) (string, error) {
 	h := st.Header
 	switch {
 	case st.Damage != nil:
@@ -110,7 +112,10 @@ func isClosed(h favfilter.Header) bool { return h.Sequence == closedSequence }
 
 // movedFrom is the error of a read that cannot learn where a user is who may have left the page.
 func movedFrom(page uint32) error {
-	return Unavailable("ledger", fmt.Errorf("somebody left page %d, or it was replaced: the user may be on another page", page))
+	return Unavailable(
+		"ledger",
+		fmt.Errorf("somebody left page %d, or it was replaced: the user may be on another page", page),
+	)
 }
 
 // lacking returns how many of the keys the page does not report: all of them if there is no page.

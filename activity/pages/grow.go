@@ -28,11 +28,13 @@ const (
 type Layout struct {
 	Pages   uint32 // the number asked for last
 	Current uint32 // the number that users share now
-	Built   int    // while Pages is larger: pages of the next layout that this process has built; otherwise Pages
+	// while Pages is larger: pages of the next layout that this process has built; otherwise Pages
+	Built int
 
-	Dedicated   int     // dedicated pages
-	KeysPerPage float64 // mean number of keys of shared pages, by the last scrub round; 0 before the first
-	Due         uint32  // the number of pages that there should be; 0: there are enough
+	Dedicated int // dedicated pages
+	// mean number of keys of shared pages, by the last scrub round; 0 before the first
+	KeysPerPage float64
+	Due         uint32 // the number of pages that there should be; 0: there are enough
 
 	Growing bool  // this process is changing the number, in the background
 	Err     error // why the change stalled; nil: it has not
@@ -92,7 +94,9 @@ func (gr *Grower) Grow(ctx context.Context, pages uint32, force bool) (started b
 }
 
 // mayGrow checks the number of pages, and returns the layouts.
-func (gr *Grower) mayGrow(ctx context.Context, pages uint32, force bool) (now ledger.Layouts, err error) {
+func (gr *Grower) mayGrow(
+	ctx context.Context, pages uint32, force bool,
+) (now ledger.Layouts, err error) {
 	if pages == 0 || pages&(pages-1) != 0 || pages > MaxPages {
 		return now, invalidPages("%d is not a power of two from 1 to %d", pages, MaxPages)
 	}
@@ -100,7 +104,9 @@ func (gr *Grower) mayGrow(ctx context.Context, pages uint32, force bool) (now le
 		return now, Unavailable("ledger", err)
 	}
 	if least := max(now.Current, now.Building); pages < least {
-		return now, invalidPages("%d is fewer than the %d there are: the number only grows", pages, least)
+		return now, invalidPages(
+			"%d is fewer than the %d there are: the number only grows", pages, least,
+		)
 	}
 	// Small numbers need no count of the keys.
 	if pages <= max(maxTimesDue*DefaultPages, now.Current) || force {
@@ -114,7 +120,9 @@ func (gr *Grower) mayGrow(ctx context.Context, pages uint32, force bool) (now le
 	if most := maxTimesDue * uint64(due); uint64(pages) > most {
 		return now, &InvalidError{
 			Code: CodeTooManyPages, Field: "pages",
-			Message: fmt.Sprintf("%d pages, at most %d without force: %d pages are due", pages, most, due),
+			Message: fmt.Sprintf(
+				"%d pages, at most %d without force: %d pages are due", pages, most, due,
+			),
 		}
 	}
 	return now, nil
@@ -186,7 +194,8 @@ func (gr *Grower) build(ctx context.Context, now ledger.Layouts) error {
 	}
 	gr.built.Store(0)
 	for range 2 {
-		if err := gr.known.PollSince(ctx, gr.life.Elapsed()); err != nil { // learns the sequences of the layout's pages
+		// learns the sequences of the layout's pages
+		if err := gr.known.PollSince(ctx, gr.life.Elapsed()); err != nil {
 			return err
 		}
 		if err := gr.buildPages(ctx, now.Building); err != nil {
@@ -334,8 +343,11 @@ func (gr *Grower) Layout(ctx context.Context) (Layout, error) {
 	}
 	target, err := gr.state()
 	l := Layout{
-		Pages: max(now.Current, now.Building, target), Current: now.Current, Dedicated: len(gr.layout.Pages().Dedicated),
-		Growing: target > 0, Err: err,
+		Pages:     max(now.Current, now.Building, target),
+		Current:   now.Current,
+		Dedicated: len(gr.layout.Pages().Dedicated),
+		Growing:   target > 0,
+		Err:       err,
 	}
 	if l.Built = int(l.Pages); now.Building > 0 {
 		l.Built = int(gr.built.Load())

@@ -35,7 +35,9 @@ func firstIDs(pages uint32) []favfilter.PageID {
 }
 
 // identityIn returns the identity in the first sound page found; nil if no page is found.
-func identityIn(ctx context.Context, store favfilter.Store, ids []favfilter.PageID) (*favfilter.Identity, error) {
+func identityIn(
+	ctx context.Context, store favfilter.Store, ids []favfilter.PageID,
+) (*favfilter.Identity, error) {
 	var damage error
 	for some := range slices.Chunk(ids, identityChunk) {
 		statuses, err := store.Peek(ctx, some)

@@ -148,7 +148,9 @@ func (in *Inspector) InspectPage(ctx context.Context, number uint32) (*PageInsid
 }
 
 // readSettled reads a page and its rows. It repeats that while a write to the page is in flight.
-func (in *Inspector) readSettled(ctx context.Context, number uint32) (*PageInside, []ledger.Row, error) {
+func (in *Inspector) readSettled(
+	ctx context.Context, number uint32,
+) (*PageInside, []ledger.Row, error) {
 	for tries := 1; ; tries++ {
 		p, rows, err := in.readInside(ctx, number)
 		settled := err != nil || p.Page == nil || p.Status.Header.Sequence == p.Ledger.Sequence
@@ -160,7 +162,9 @@ func (in *Inspector) readSettled(ctx context.Context, number uint32) (*PageInsid
 
 // readInside reads the page first and the ledger after it. So a page with a higher sequence than
 // the ledger's has not merely changed between the reads.
-func (in *Inspector) readInside(ctx context.Context, number uint32) (*PageInside, []ledger.Row, error) {
+func (in *Inspector) readInside(
+	ctx context.Context, number uint32,
+) (*PageInside, []ledger.Row, error) {
 	want := in.sequences.Of(number).Required.Load() // before the read
 	loaded, err := in.storage.loadWhole(ctx, in.layout.PageID(number))
 	if err != nil {
@@ -201,7 +205,14 @@ func (in *Inspector) readInside(ctx context.Context, number uint32) (*PageInside
 
 // insideOf returns what the page itself tells.
 func (s *storage) insideOf(number uint32, id favfilter.PageID, l favfilter.Loaded) *PageInside {
-	p := &PageInside{Number: number, ID: id, Page: l.Page, Damage: l.Damage, Status: statusOf(l), Lacks: make(map[string]int)}
+	p := &PageInside{
+		Number: number,
+		ID:     id,
+		Page:   l.Page,
+		Damage: l.Damage,
+		Status: statusOf(l),
+		Lacks:  make(map[string]int),
+	}
 	if l.Page != nil {
 		p.Status = l.Page.Status()
 		shape := p.Status.Header.Shape
@@ -212,7 +223,9 @@ func (s *storage) insideOf(number uint32, id favfilter.PageID, l favfilter.Loade
 }
 
 // compare counts the ledger's keys, and looks each up in the page. It keeps the rows of a user.
-func (in *Inspector) compare(ctx context.Context, p *PageInside, rows []ledger.Row, user string) error {
+func (in *Inspector) compare(
+	ctx context.Context, p *PageInside, rows []ledger.Row, user string,
+) error {
 	kinds := make(map[string]int)
 	p.User = UserInside{Keys: make(map[string]int), Lacks: make(map[string]int)}
 	var users []UserKeys

@@ -185,10 +185,13 @@ func (c *Config) complete() error {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
 	switch {
-	case c.StalenessBound > 0 && (c.StalenessBound < 10*time.Millisecond || c.StalenessBound > time.Minute):
+	case c.StalenessBound > 0 &&
+		(c.StalenessBound < 10*time.Millisecond || c.StalenessBound > time.Minute):
 		return fmt.Errorf("staleness bound %v is not in 10 ms to 1 min", c.StalenessBound)
 	case c.MaxSharedKeys < MinSharedKeys:
-		return fmt.Errorf("dedicated pages for users of more than %d keys: at least %d", c.MaxSharedKeys, MinSharedKeys)
+		return fmt.Errorf(
+			"dedicated pages for users of more than %d keys: at least %d", c.MaxSharedKeys, MinSharedKeys,
+		)
 	case c.ListCache < 0 || c.ListCache > 1<<40:
 		return fmt.Errorf("list cache of %d bytes: not in 1 to 2^40", c.ListCache)
 	case c.ScrubRate < 0 || c.ScrubRate > 100_000:

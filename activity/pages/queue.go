@@ -52,7 +52,9 @@ func (cm *committer) enter(s *step) {
 
 // enqueue appends a group's changes of pages that have a queue to those queues. It returns the
 // steps, and the changes of the other pages.
-func (cm *committer) enqueue(ctx context.Context, g *group) (others []ledger.PageChange, steps []*step) {
+func (cm *committer) enqueue(
+	ctx context.Context, g *group,
+) (others []ledger.PageChange, steps []*step) {
 	cm.mu.Lock()
 	defer cm.mu.Unlock()
 	if len(cm.pageQueues) == 0 {

@@ -155,7 +155,9 @@ func (r *reader) locate(ctx context.Context, all []reading, since int64) error {
 
 // loadAll loads the pages, and others, with one command. Of held pages it only compares the
 // versions. It loads those that have changed with one more command.
-func (r *reader) loadAll(ctx context.Context, all []reading, others []favfilter.PageID) ([]favfilter.Loaded, error) {
+func (r *reader) loadAll(
+	ctx context.Context, all []reading, others []favfilter.PageID,
+) ([]favfilter.Loaded, error) {
 	loaded, err := r.loadPending(ctx, all, others)
 	if slices.ContainsFunc(all, func(p reading) bool { return p.pending }) && ctx.Err() == nil {
 		_, _ = r.loadPending(ctx, all, nil) // each page has its error
@@ -165,7 +167,9 @@ func (r *reader) loadAll(ctx context.Context, all []reading, others []favfilter.
 
 // loadPending loads the pending pages that are not held, and others, with one command. Held pages
 // that have changed stay pending, and then count as not held.
-func (r *reader) loadPending(ctx context.Context, all []reading, others []favfilter.PageID) ([]favfilter.Loaded, error) {
+func (r *reader) loadPending(
+	ctx context.Context, all []reading, others []favfilter.PageID,
+) ([]favfilter.Loaded, error) {
 	ids, compared, limit := make([]favfilter.PageID, 0, len(all)+len(others)), []favfilter.PageID(nil), loadTimeout
 	for i := range all {
 		switch p := &all[i]; {
@@ -237,7 +241,8 @@ func (r *reader) finishAll(ctx context.Context, all []reading, began int64) (err
 
 // settled reports whether the loaded page is current and has the user. It asks nobody.
 func (r *reader) settled(ctx context.Context, p *reading) bool {
-	if p.failed != nil || p.at.Err != nil || p.loaded.Page == nil || r.known.Above(p.at.Page, p.loaded.Page.Header().Sequence) {
+	if p.failed != nil || p.at.Err != nil || p.loaded.Page == nil ||
+		r.known.Above(p.at.Page, p.loaded.Page.Header().Sequence) {
 		return false
 	}
 	reason, err := r.fault(ctx, p.at.Page, p.want, statusOf(p.loaded))
@@ -276,7 +281,8 @@ func (r *reader) finish(ctx context.Context, p *reading, began int64) error {
 func (r *reader) take(p *reading, page *favfilter.Page) {
 	p.page = page
 	r.storage.stats.count(p.source, p.failed)
-	large := p.at.Page >= ledger.DedicatedPages && page.Header().Shape.Bits/8 >= r.rebuilder.held.least
+	large := p.at.Page >= ledger.DedicatedPages &&
+		page.Header().Shape.Bits/8 >= r.rebuilder.held.least
 	if (p.list || large) && page != p.held.page {
 		r.rebuilder.held.put(p.at.Page, page)
 	}
@@ -290,7 +296,9 @@ func (r *reader) take(p *reading, page *favfilter.Page) {
 //
 // A closed page is rebuilt only if the ledger, polled since, still has users on it: then the ledger
 // was set back. Otherwise the error is ledger.ErrGone.
-func (r *reader) current(ctx context.Context, p *reading, began int64, again bool) (*favfilter.Page, error) {
+func (r *reader) current(
+	ctx context.Context, p *reading, began int64, again bool,
+) (*favfilter.Page, error) {
 	number := p.at.Page
 	if p.failed == nil && p.at.Err != nil {
 		return nil, p.at.Err
@@ -346,7 +354,9 @@ func (r *reader) arrives(ctx context.Context, p *reading) bool {
 }
 
 // fromElsewhere is current for a page that the store does not have, or not as it must be.
-func (r *reader) fromElsewhere(ctx context.Context, p *reading, began int64, reason string) (*favfilter.Page, error) {
+func (r *reader) fromElsewhere(
+	ctx context.Context, p *reading, began int64, reason string,
+) (*favfilter.Page, error) {
 	number := p.at.Page
 	h := r.rebuilder.held.get(number)
 	if p.failed == nil && h.refused && p.serves(h.page.Header(), reason) {
@@ -393,7 +403,8 @@ func (r *reader) upToDate(ctx context.Context, p *reading, page *favfilter.Page,
 	now := known.Position{User: p.at.User}
 	r.known.KeepUp(ctx, began, &now)
 	h := page.Header()
-	return now == p.at && now.Known && holds(now, h) && h.Sequence >= r.sequences.Of(now.Page).Required.Load()
+	return now == p.at && now.Known && holds(now, h) &&
+		h.Sequence >= r.sequences.Of(now.Page).Required.Load()
 }
 
 const (
@@ -426,7 +437,9 @@ func (r *reader) loadReplica(
 	}
 	if err != nil && ctx.Err() == nil {
 		if r.replicaOutage.failed(r.life.Elapsed()) {
-			r.storage.log.WarnContext(ctx, "a replica cannot be read: feeds come from the primary", "error", err)
+			r.storage.log.WarnContext(
+				ctx, "a replica cannot be read: feeds come from the primary", "error", err,
+			)
 		}
 		r.replicaAfter.Store(r.life.Elapsed() + int64(replicaPause))
 	}

@@ -51,7 +51,8 @@ type rebuilder struct {
 	large         largePages
 	held          *heldPages
 	rebuilds      *rebuilds
-	heavy         func(hash uint64) // set by the applier: called for a user with too many keys for a shared page
+	// set by the applier: called for a user with too many keys for a shared page
+	heavy func(hash uint64)
 }
 
 func newRebuilder(shared core, r *rebuilds, c Config) *rebuilder {
@@ -158,9 +159,12 @@ func newRebuilds(onRebuild func(reason string, took time.Duration, err error)) *
 // rebuild rebuilds the page from the ledger and writes it to the store. The flight that it returns
 // has a page with at least the sequence want. If most or more flights are in progress, rebuild
 // refuses to start another.
-func (b *rebuilder) rebuild(ctx context.Context, number uint32, want uint64, reason string, most int) (*flight, error) {
+func (b *rebuilder) rebuild(
+	ctx context.Context, number uint32, want uint64, reason string, most int,
+) (*flight, error) {
 	for {
-		f, joined, err := b.join(number, reason, most) //nolint:contextcheck // a flight outlives its first caller
+		//nolint:contextcheck // a flight outlives its first caller
+		f, joined, err := b.join(number, reason, most)
 		if err != nil {
 			return nil, err
 		}
@@ -175,8 +179,11 @@ func (b *rebuilder) rebuild(ctx context.Context, number uint32, want uint64, rea
 		case f.page.Header().Sequence >= want && !late:
 			return f, nil
 		case !joined:
-			return nil, Unavailable("ledger", fmt.Errorf("rebuild page %d: the ledger has it at sequence %d, but promised %d",
-				number, f.page.Header().Sequence, want))
+			return nil, Unavailable("ledger", fmt.Errorf(
+				"rebuild page %d: the ledger has it at sequence %d, but promised %d",
+				number,
+				f.page.Header().Sequence, want,
+			))
 		}
 		// The flight started before the commit that this caller waits for, or before the page that
 		// this caller saw was written.
@@ -199,7 +206,9 @@ func (f *flight) wait(ctx context.Context) error {
 }
 
 // join joins the flight of the page, or starts one.
-func (b *rebuilder) join(number uint32, reason string, most int) (f *flight, joined bool, err error) {
+func (b *rebuilder) join(
+	number uint32, reason string, most int,
+) (f *flight, joined bool, err error) {
 	b.rebuilds.mu.Lock()
 	defer b.rebuilds.mu.Unlock()
 	if b.rebuilds.closed {
@@ -209,10 +218,14 @@ func (b *rebuilder) join(number uint32, reason string, most int) (f *flight, joi
 		return f, true, nil
 	}
 	if f := b.rebuilds.failed[number]; b.life.Elapsed() < f.until {
-		return nil, false, Unavailable("ledger", fmt.Errorf("%w (failed %d times, retry later)", f.err, f.times))
+		return nil, false, Unavailable(
+			"ledger", fmt.Errorf("%w (failed %d times, retry later)", f.err, f.times),
+		)
 	}
 	if len(b.rebuilds.flights) >= most {
-		return nil, false, fmt.Errorf("rebuild page %d: %w: %d pages wait for that already", number, ErrOverloaded, most)
+		return nil, false, fmt.Errorf(
+			"rebuild page %d: %w: %d pages wait for that already", number, ErrOverloaded, most,
+		)
 	}
 	f = &flight{done: make(chan struct{})}
 	b.rebuilds.flights[number] = f
@@ -248,13 +261,17 @@ func (b *rebuilder) run(f *flight, number uint32, reason string) {
 	b.rebuilds.done(number, f.err, took, b.life.Elapsed())
 	if f.err == nil {
 		b.storage.log.Debug("page rebuilt", slog.Any("page", number), slog.String("reason", reason),
-			slog.Any("keys", f.page.Header().Count), slog.Any("sequence", f.page.Header().Sequence), tookSince(start))
+			slog.Any("keys", f.page.Header().Count), slog.Any(
+				"sequence", f.page.Header().Sequence,
+			), tookSince(start))
 	}
 	close(f.done)
 }
 
 // runIn waits for a slot and rebuilds the page in it. It returns when the rebuild started.
-func (b *rebuilder) runIn(slots chan struct{}, limit time.Duration, f *flight, number uint32, large bool) (start time.Time) {
+func (b *rebuilder) runIn(
+	slots chan struct{}, limit time.Duration, f *flight, number uint32, large bool,
+) (start time.Time) {
 	slots <- struct{}{}
 	defer func() { <-slots }()
 	ctx, cancel := context.WithTimeout(b.life.Base, limit)
@@ -299,7 +316,9 @@ func (b *rebuilder) remakePage(ctx context.Context, number uint32, f *flight, la
 	}
 	if storeErr == nil {
 		offered = b.life.Elapsed()
-		f.placed, storeErr = b.storage.store.Replace(ctx, favfilter.Replacement{ID: id, Page: f.page, Seen: seen, Newer: true, Expire: expire})
+		f.placed, storeErr = b.storage.store.Replace(
+			ctx, favfilter.Replacement{ID: id, Page: f.page, Seen: seen, Newer: true, Expire: expire},
+		)
 	}
 	if f.storeErr = storeErr; storeErr != nil {
 		b.held.putRefused(number, f.page)
@@ -320,7 +339,9 @@ type pageKeys struct {
 
 // readKeys reads the keys of a page at once, or in parts if it is large, which bounds the memory
 // for rows.
-func (b *rebuilder) readKeys(ctx context.Context, number uint32, large bool) (keys pageKeys, err error) {
+func (b *rebuilder) readKeys(
+	ctx context.Context, number uint32, large bool,
+) (keys pageKeys, err error) {
 	users := make(map[uint64]int) // rows of each user, if some user may have too many
 	each := func(rows []ledger.Row) error {
 		hashes, err := b.hashes(ctx, rows)
@@ -353,7 +374,9 @@ func (b *rebuilder) readKeys(ctx context.Context, number uint32, large bool) (ke
 }
 
 // imageOf builds the page of the given keys.
-func (b *rebuilder) imageOf(number uint32, parts [][]favfilter.Hash, s ledger.PageState) (*favfilter.Page, error) {
+func (b *rebuilder) imageOf(
+	number uint32, parts [][]favfilter.Hash, s ledger.PageState,
+) (*favfilter.Page, error) {
 	keys := 0
 	for _, hashes := range parts {
 		keys += len(hashes)
@@ -504,7 +527,9 @@ func (b *rebuilder) closePage(ctx context.Context, number uint32) error {
 
 // allKeys reads all rows of a page without their times. Rows of one user and kind are adjacent, but
 // a large page may have several such runs.
-func (b *rebuilder) allKeys(ctx context.Context, number uint32) ([]ledger.Row, ledger.PageState, error) {
+func (b *rebuilder) allKeys(
+	ctx context.Context, number uint32,
+) ([]ledger.Row, ledger.PageState, error) {
 	rows, s, err := b.ledger.Keys(ctx, number)
 	if !errors.Is(err, ledger.ErrLargePage) {
 		return rows, s, err
@@ -538,7 +563,9 @@ func (p *Pages) RebuildPage(ctx context.Context, number uint32) (Rebuilt, error)
 		return Rebuilt{}, fmt.Errorf("rebuild page %d: %w", number, ErrNoPage)
 	}
 	start := time.Now()
-	f, err := p.rebuilder.rebuild(ctx, number, p.sequences.Of(number).Required.Load(), "asked for", maxFlights)
+	f, err := p.rebuilder.rebuild(
+		ctx, number, p.sequences.Of(number).Required.Load(), "asked for", maxFlights,
+	)
 	if errors.Is(err, ledger.ErrGone) {
 		return Rebuilt{}, fmt.Errorf("rebuild page %d: %w", number, ErrNoPage)
 	}
@@ -550,7 +577,11 @@ func (p *Pages) RebuildPage(ctx context.Context, number uint32) (Rebuilt, error)
 	}
 	st := f.page.Status()
 	return Rebuilt{
-		Number: number, Sequence: st.Header.Sequence, Keys: int(st.Header.Count), Bytes: int(st.Size.Bytes), Took: time.Since(start),
+		Number:   number,
+		Sequence: st.Header.Sequence,
+		Keys:     int(st.Header.Count),
+		Bytes:    int(st.Size.Bytes),
+		Took:     time.Since(start),
 	}, nil
 }
 

@@ -52,7 +52,12 @@ type Scrubber struct {
 }
 
 func newScrubber(a *applier) *Scrubber {
-	return &Scrubber{core: a.core, rebuilder: a.rebuilder, applier: a, rateChanged: make(chan struct{}, 1)}
+	return &Scrubber{
+		core:        a.core,
+		rebuilder:   a.rebuilder,
+		applier:     a,
+		rateChanged: make(chan struct{}, 1),
+	}
 }
 
 // scrub is the state of the goroutine that scrubs.
@@ -131,7 +136,8 @@ func (sc *Scrubber) scrubLoop() {
 
 // scrubStep compares the next pages.
 func (sc *Scrubber) scrubStep(s *scrub) {
-	if now := sc.layout.Pages(); s.pages == nil || s.pages.First != now.First || s.pages.Shared != now.Shared {
+	if now := sc.layout.Pages(); s.pages == nil || s.pages.First != now.First ||
+		s.pages.Shared != now.Shared {
 		s.pages, s.next = now, 0 // the shared pages have changed, so the round starts again
 		s.missed, s.survey = 0, newSurvey()
 	}
@@ -142,7 +148,8 @@ func (sc *Scrubber) scrubStep(s *scrub) {
 	s.missed += len(pages) - compared
 	if s.looked += compared; s.looked >= verifyEvery {
 		s.looked = 0
-		sc.due.add(s.pages.Number(rand.IntN(all)), reasonVerified, 0) //nolint:gosec // covers every page eventually
+		//nolint:gosec // covers every page eventually
+		sc.due.add(s.pages.Number(rand.IntN(all)), reasonVerified, 0)
 	}
 	if s.next += len(pages); s.next == all {
 		sc.endRound(s)

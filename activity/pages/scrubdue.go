@@ -131,12 +131,15 @@ func (sc *Scrubber) verify(page uint32) {
 // verifyWithin is verify with a context. It returns why the page could not be compared; a later
 // round tries again.
 func (sc *Scrubber) verifyWithin(ctx context.Context, page uint32, large bool) error {
-	loaded, _, err := sc.storage.loadWithin(ctx, patience(large), []favfilter.PageID{sc.layout.PageID(page)}, nil)
+	loaded, _, err := sc.storage.loadWithin(
+		ctx, patience(large), []favfilter.PageID{sc.layout.PageID(page)}, nil,
+	)
 	if err != nil {
 		return err
 	}
 	if loaded[0].Damage != nil {
-		sc.repair([]faultyPage{{page, 0, damageReason(loaded[0].Damage)}}, pageTimeout, 1) //nolint:contextcheck // it has its own limit
+		//nolint:contextcheck // it has its own limit
+		sc.repair([]faultyPage{{page, 0, damageReason(loaded[0].Damage)}}, pageTimeout, 1)
 	}
 	if loaded[0].Page == nil {
 		return nil
@@ -156,12 +159,18 @@ func (sc *Scrubber) verifyWithin(ctx context.Context, page uint32, large bool) e
 		whole = whole && lacking(loaded[0].Page, hashes) == 0
 	}
 	if !whole || int(h.Count) != count {
-		sc.storage.log.ErrorContext(ctx, "a page does not hold what the ledger does", slog.Any("page", page), slog.Any("sequence", h.Sequence))
-		sc.repair([]faultyPage{{page, h.Sequence, reasonCorrupt}}, pageTimeout, 1) //nolint:contextcheck // as above
+		sc.storage.log.ErrorContext(
+			ctx, "a page does not hold what the ledger does", slog.Any("page", page),
+			slog.Any("sequence", h.Sequence),
+		)
+		//nolint:contextcheck // as above
+		sc.repair([]faultyPage{{page, h.Sequence, reasonCorrupt}}, pageTimeout, 1)
 		return nil
 	}
 	// No comparison reveals wrong collision bits, so every compared page is rebuilt.
-	sc.noteRepair(ctx, page, reasonVerified, sc.rebuilder.remake(ctx, page, h.Sequence, reasonVerified))
+	sc.noteRepair(
+		ctx, page, reasonVerified, sc.rebuilder.remake(ctx, page, h.Sequence, reasonVerified),
+	)
 	return nil
 }
 
@@ -177,7 +186,8 @@ func (sc *Scrubber) largeWork(do func(ctx context.Context)) bool {
 		defer cancel()
 		start := time.Now()
 		do(ctx)
-		_ = sc.life.Rest(sc.life.Base, idleShare*time.Since(start)) // its error means closed; then the work ends, too
+		// its error means closed; then the work ends, too
+		_ = sc.life.Rest(sc.life.Base, idleShare*time.Since(start))
 	})
 	if !begun {
 		sc.largeWorks.Store(false)

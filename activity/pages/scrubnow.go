@@ -43,7 +43,11 @@ type asked struct {
 // "rate", or [ErrClosed].
 func (sc *Scrubber) Scrub(rate int) (started bool, err error) {
 	if rate < 0 || rate > MaxScrubRate {
-		return false, &InvalidError{Code: CodeOutOfRange, Field: "rate", Message: fmt.Sprintf("%d is not in 1 to %d", rate, MaxScrubRate)}
+		return false, &InvalidError{
+			Code:    CodeOutOfRange,
+			Field:   "rate",
+			Message: fmt.Sprintf("%d is not in 1 to %d", rate, MaxScrubRate),
+		}
 	}
 	sc.asked.mu.Lock()
 	defer sc.asked.mu.Unlock()
@@ -75,7 +79,10 @@ func (sc *Scrubber) scrubRound(rate int, p ScrubProgress) {
 		p.Unasked += len(some) - compared
 		if p.Done += len(some); p.Done < p.All {
 			sc.noteScrub(p)
-			p.Err = sc.life.Rest(sc.life.Base, max(0, time.Duration(len(some))*time.Second/time.Duration(rate)-time.Since(begun)))
+			p.Err = sc.life.Rest(
+				sc.life.Base,
+				max(0, time.Duration(len(some))*time.Second/time.Duration(rate)-time.Since(begun)),
+			)
 		}
 		p.Running = p.Done < p.All && p.Err == nil
 	}
@@ -84,8 +91,10 @@ func (sc *Scrubber) scrubRound(rate int, p ScrubProgress) {
 	}
 	p.Ended = time.Now()
 	sc.noteScrub(p)
-	sc.storage.log.Info("a scrub that was asked for has ended", "pages", p.Done, "of", p.All, "found", p.Found,
-		"failed", p.Failed, "unasked", p.Unasked)
+	sc.storage.log.Info(
+		"a scrub that was asked for has ended", "pages", p.Done, "of", p.All, "found", p.Found,
+		"failed", p.Failed, "unasked", p.Unasked,
+	)
 }
 
 func (sc *Scrubber) noteScrub(p ScrubProgress) {

@@ -10,22 +10,25 @@ import (
 type Stats struct {
 	Rebuilds map[string]uint64 `json:"rebuilds"` // rebuilt pages, by reason
 
-	Scrubbed    uint64            `json:"scrubbed"`     // headers compared with the ledger
-	ScrubRounds uint64            `json:"scrub_rounds"` // complete rounds: every page was compared
-	ScrubAge    time.Duration     `json:"scrub_age_ns"` // since the end of the last complete round, or since Open
-	ScrubRate   int               `json:"scrub_rate"`   // configured pages a second
-	ScrubAt     uint32            `json:"scrub_at"`     // next page of the current round
-	ScrubPages  uint32            `json:"scrub_pages"`  // number of pages in a round
-	Found       map[string]uint64 `json:"found"`        // pages found at fault, by reason
-	Verified    uint64            `json:"verified"`     // pages compared with the ledger key by key
-	Alarms      uint64            `json:"alarms"`       // times that a scrub sped up because many pages were lost
+	Scrubbed    uint64 `json:"scrubbed"`     // headers compared with the ledger
+	ScrubRounds uint64 `json:"scrub_rounds"` // complete rounds: every page was compared
+	// since the end of the last complete round, or since Open
+	ScrubAge   time.Duration     `json:"scrub_age_ns"`
+	ScrubRate  int               `json:"scrub_rate"`  // configured pages a second
+	ScrubAt    uint32            `json:"scrub_at"`    // next page of the current round
+	ScrubPages uint32            `json:"scrub_pages"` // number of pages in a round
+	Found      map[string]uint64 `json:"found"`       // pages found at fault, by reason
+	Verified   uint64            `json:"verified"`    // pages compared with the ledger key by key
+	// times that a scrub sped up because many pages were lost
+	Alarms uint64 `json:"alarms"`
 
 	Polls       uint64        `json:"polls"`
 	PollsFailed uint64        `json:"polls_failed"`
 	PollAge     time.Duration `json:"poll_age_ns"` // since the start of the last successful poll
 
-	FromStore   uint64 `json:"views_from_store"`   // views read from the store
-	FromLedger  uint64 `json:"views_from_ledger"`  // views answered without the store, or of a page rebuilt for them
+	FromStore uint64 `json:"views_from_store"` // views read from the store
+	// views answered without the store, or of a page rebuilt for them
+	FromLedger  uint64 `json:"views_from_ledger"`
 	FromReplica uint64 `json:"views_from_replica"` // views read from a replica
 	PastReplica uint64 `json:"views_past_replica"` // after a replica failed or was stale
 	FromHeld    uint64 `json:"views_from_held"`    // views of a held page, while the store answered

@@ -40,7 +40,12 @@ func newRules(rate float64, most, parts int) rules {
 	split := max(1, most/splits)
 	fine := uint8(math.Ceil(math.Log2(float64(most+split-1) / ((1 - baseShare) * rate))))
 	return rules{
-		rate: rate, most: most, split: split, share: rate / float64(parts), fine: fine, base: max(1, fine-fineBits),
+		rate:  rate,
+		most:  most,
+		split: split,
+		share: rate / float64(parts),
+		fine:  fine,
+		base:  max(1, fine-fineBits),
 	}
 }
 
@@ -277,5 +282,7 @@ func (d *draft) finish() {
 			}
 		}
 	}
-	d.generations = slices.DeleteFunc(d.generations, func(g generation) bool { return len(g.runs) == 0 })
+	d.generations = slices.DeleteFunc(d.generations, func(g generation) bool {
+		return len(g.runs) == 0
+	})
 }

@@ -78,18 +78,27 @@ func Check(raw []byte) error {
 func decode(raw []byte) (s stored, err error) {
 	switch {
 	case len(raw) <= offRuns || string(raw[:3]) != formatName:
-		return s, fmt.Errorf("%w: %d bytes that start with %q, not a window", favfilter.ErrDamaged, len(raw), raw[:min(len(raw), 4)])
+		return s, fmt.Errorf(
+			"%w: %d bytes that start with %q, not a window", favfilter.ErrDamaged, len(raw),
+			raw[:min(len(raw), 4)],
+		)
 	case binary.BigEndian.Uint32(raw[offSum:]) != sum(raw):
-		return s, fmt.Errorf("%w: checksum %x, computed %x", favfilter.ErrDamaged, raw[offSum:offSeed], sum(raw))
+		return s, fmt.Errorf(
+			"%w: checksum %x, computed %x", favfilter.ErrDamaged, raw[offSum:offSeed], sum(raw),
+		)
 	case raw[3] != 1 && raw[3] != 2: // the checksum has this place in every version
 		return s, fmt.Errorf("%w: %d, this version reads 1 and 2", favfilter.ErrFormat, raw[3])
 	}
 	runs, ok := decodeRuns(raw[offRuns:], raw[3])
 	if !ok {
-		return s, fmt.Errorf("%w: the list of runs does not match the %d bytes", favfilter.ErrDamaged, len(raw))
+		return s, fmt.Errorf(
+			"%w: the list of runs does not match the %d bytes", favfilter.ErrDamaged, len(raw),
+		)
 	}
 	return stored{
-		seed: binary.BigEndian.Uint64(raw[offSeed:]), changes: binary.BigEndian.Uint32(raw[offChanges:]), runs: runs,
+		seed:    binary.BigEndian.Uint64(raw[offSeed:]),
+		changes: binary.BigEndian.Uint32(raw[offChanges:]),
+		runs:    runs,
 	}, nil
 }
 
@@ -127,10 +136,17 @@ func decodeRuns(rest []byte, version byte) (runs []run, ok bool) {
 			}
 		}
 		keys, length := number(), number()
-		if width == 0 || width > maxFingerprint || keys == 0 || length > uint64(len(rest)) || keys > 8*length {
+		if width == 0 || width > maxFingerprint || keys == 0 || length > uint64(len(rest)) ||
+			keys > 8*length {
 			return nil, false
 		}
-		runs[i] = run{before: int64(before * unit), joins: joins, width: width, count: int(keys), codes: rest[:length]}
+		runs[i] = run{
+			before: int64(before * unit),
+			joins:  joins,
+			width:  width,
+			count:  int(keys),
+			codes:  rest[:length],
+		}
 	}
 	for i := range runs { // the codes begin where the list ends
 		length := len(runs[i].codes)

@@ -43,7 +43,9 @@ const bitmapBits = 32
 // because the rate may have been lowered, and forgetting them would be worse. Damage is logged and
 // counted. A string of another format version is damaged, too, but is neither logged nor counted:
 // after an upgrade, each feed meets some.
-func (ws *Windows) Decode(ctx context.Context, id favfilter.PageID, l favfilter.Loaded, now time.Time) *Window {
+func (ws *Windows) Decode(
+	ctx context.Context, id favfilter.PageID, l favfilter.Loaded, now time.Time,
+) *Window {
 	w := &Window{windows: ws, id: id, now: now, version: l.Version, bytes: len(l.Value)}
 	if l.Value != nil {
 		s, err := decode(l.Value)
@@ -55,7 +57,9 @@ func (ws *Windows) Decode(ctx context.Context, id favfilter.PageID, l favfilter.
 	}
 	if w.damage != nil && !errors.Is(w.damage, favfilter.ErrFormat) {
 		ws.damaged.Add(1)
-		ws.c.Log.WarnContext(ctx, "a window is damaged and counts as empty", "kind", ws.c.Name, "error", w.damage)
+		ws.c.Log.WarnContext(
+			ctx, "a window is damaged and counts as empty", "kind", ws.c.Name, "error", w.damage,
+		)
 	}
 	return w
 }
@@ -66,7 +70,8 @@ func (w *Window) use(s stored) {
 	for len(live) > 0 && live[0].before+w.windows.length <= w.now.UnixMilli() {
 		live = live[1:]
 	}
-	if len(live) == 0 || s.seed != w.windows.c.Seed || rateOf(live) > w.windows.rules.rate*rateTolerance {
+	if len(live) == 0 || s.seed != w.windows.c.Seed ||
+		rateOf(live) > w.windows.rules.rate*rateTolerance {
 		return
 	}
 	w.runs = live
@@ -75,7 +80,8 @@ func (w *Window) use(s stored) {
 		total += run.count
 		width = min(width, run.width)
 	}
-	first := min(width, uint8(max(6, bits.Len(uint(bitmapBits*total-1))))) // bits of the number of a bit
+	// bits of the number of a bit
+	first := min(width, uint8(max(6, bits.Len(uint(bitmapBits*total-1)))))
 	words := max(1, 1<<first>>6)
 	buffer := make([]uint64, words+total)
 	w.bitmap, w.shift = buffer[:words], 64-first

@@ -138,7 +138,9 @@ func (c *Config) complete() error {
 	case c.Most < 1 || c.Most > maxMost:
 		return fmt.Errorf("at most %d keys of an owner, not 1 to %d", c.Most, maxMost)
 	case !(c.FalsePositiveRate >= minRate && c.FalsePositiveRate <= maxRate):
-		return fmt.Errorf("false-positive rate %g is not in %g to %g", c.FalsePositiveRate, minRate, maxRate)
+		return fmt.Errorf(
+			"false-positive rate %g is not in %g to %g", c.FalsePositiveRate, minRate, maxRate,
+		)
 	case c.Pages&(c.Pages-1) != 0 || c.Pages > favfilter.MaxPages:
 		return fmt.Errorf("%d pages: not a power of two in 1 to %d", c.Pages, favfilter.MaxPages)
 	}
@@ -148,7 +150,9 @@ func (c *Config) complete() error {
 // Add adds keys of an owner, or keeps those that are present for another Length. The outcomes are
 // in the order of keys: [favfilter.Added], or [favfilter.Present] for a key that was added recently
 // or looks so. If Add fails, the keys may or may not have been added; repeating the call is safe.
-func (ws *Windows) Add(ctx context.Context, owner string, keys ...string) ([]favfilter.Outcome, error) {
+func (ws *Windows) Add(
+	ctx context.Context, owner string, keys ...string,
+) ([]favfilter.Outcome, error) {
 	var b Batch
 	start, hash := favfilter.HashStart(ws.c.Seed, owner), favfilter.HashKey(ws.c.Seed, owner).H1
 	for i, key := range ws.hash(keys) {
@@ -200,7 +204,8 @@ func (ws *Windows) Stats() Stats {
 func (ws *Windows) ID(owner uint64) favfilter.PageID {
 	const base = 36 // shorter than hexadecimal: stores keep the id of each owner
 	return favfilter.PageID{
-		Number: favfilter.PageNumber(owner, ws.c.Pages), Part: ws.c.Name + "." + strconv.FormatUint(owner, base),
+		Number: favfilter.PageNumber(owner, ws.c.Pages),
+		Part:   ws.c.Name + "." + strconv.FormatUint(owner, base),
 	}
 }
 
@@ -248,7 +253,9 @@ type entry struct {
 // Add adds a key to the batch, for the window of the owner with the given hash, see [Windows.ID].
 // The key counts as added at since; the zero time: when the batch is written. [Batch.Write] returns
 // index if the key is new.
-func (b *Batch) Add(windows *Windows, owner uint64, key favfilter.Hash, since time.Time, index int) {
+func (b *Batch) Add(
+	windows *Windows, owner uint64, key favfilter.Hash, since time.Time, index int,
+) {
 	if b.entries == nil {
 		b.entries = make(map[owned][]entry)
 	}
@@ -296,7 +303,10 @@ func (ws *Windows) write(
 		d.shorten(ws.partEnd(now))
 		d.finish()
 		last := time.UnixMilli(d.generations[len(d.generations)-1].before + ws.length)
-		return favfilter.Replacement{Value: encode(ws.c.Seed, w.changes+1, d.generations), Expire: last.Sub(now)}, true
+		return favfilter.Replacement{
+			Value:  encode(ws.c.Seed, w.changes+1, d.generations),
+			Expire: last.Sub(now),
+		}, true
 	})
 	if err != nil {
 		return nil, fmt.Errorf("write %d keys to window %v: %w", len(entries), id, err)

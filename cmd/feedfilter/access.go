@@ -60,7 +60,10 @@ func (f *accessFlags) check(ctx context.Context, addr string) error {
 // the named flag sets.
 func (f *authFlags) check(ctx context.Context, flag, addr string) error {
 	var all checks
-	all.wantf((f.TLSCert == "") == (f.TLSKey == ""), "--tls-cert: requires --tls-key, and the other way round")
+	all.wantf(
+		(f.TLSCert == "") == (f.TLSKey == ""),
+		"--tls-cert: requires --tls-key, and the other way round",
+	)
 	all.wantf(f.TLSClientCA == "" || f.TLSCert != "", "--tls-client-ca: requires --tls-cert")
 	all.note(checkAddresses(flag, addr))
 	_, err := f.open(ctx, flag, addr, access.Rate{}, slog.New(slog.DiscardHandler))
@@ -70,7 +73,9 @@ func (f *authFlags) check(ctx context.Context, flag, addr string) error {
 
 // checkExposure reports whether other machines can reach an address. It refuses such an address
 // without --auth-file and without --insecure-no-auth.
-func (f *authFlags) checkExposure(ctx context.Context, flag, addr string) (exposed bool, err error) {
+func (f *authFlags) checkExposure(
+	ctx context.Context, flag, addr string,
+) (exposed bool, err error) {
 	host, port, err := net.SplitHostPort(addr)
 	if err == nil {
 		_, err = net.DefaultResolver.LookupPort(ctx, "tcp", port)
@@ -90,8 +95,11 @@ func (f *authFlags) checkExposure(ctx context.Context, flag, addr string) (expos
 		case f.AuthFile != "" || f.InsecureNoAuth:
 			exposed = true
 		default:
-			return true, usageError{fmt.Errorf("%s %s: other machines can reach %s without authentication: "+
-				"give --auth-file, choose a loopback address, or allow it with --insecure-no-auth", flag, addr, ip)}
+			return true, usageError{
+				fmt.Errorf("%s %s: other machines can reach %s without authentication: "+
+					"give --auth-file, choose a loopback address, or allow it with --insecure-no-auth", flag,
+					addr, ip),
+			}
 		}
 	}
 	return exposed, nil
@@ -147,7 +155,10 @@ func (f *authFlags) open(
 		}
 		control.warnOfFile(f.TLSKey)
 	} else if exposed && f.AuthFile != "" {
-		control.warnings = append(control.warnings, "tokens are sent in plain text, unless a proxy in front of the service terminates TLS")
+		control.warnings = append(
+			control.warnings,
+			"tokens are sent in plain text, unless a proxy in front of the service terminates TLS",
+		)
 	}
 	return control, all.err()
 }
@@ -205,7 +216,9 @@ func (control *accessControl) warnOfFile(name string) {
 // openFile returns a warning if every user may read or write a file; "": nobody else may.
 func openFile(name string) string {
 	if info, err := os.Stat(name); err == nil && info.Mode().Perm()&0o006 != 0 {
-		return fmt.Sprintf("every user of this machine may read or write %s: mode %v", name, info.Mode().Perm())
+		return fmt.Sprintf(
+			"every user of this machine may read or write %s: mode %v", name, info.Mode().Perm(),
+		)
 	}
 	return ""
 }

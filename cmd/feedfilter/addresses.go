@@ -26,7 +26,9 @@ func addresses(addr string) []string { return strings.Split(addr, ",") }
 
 // tcpAddresses returns the addresses that are not Unix sockets.
 func tcpAddresses(addr string) []string {
-	return slices.DeleteFunc(addresses(addr), func(a string) bool { return strings.HasPrefix(a, unixScheme) })
+	return slices.DeleteFunc(addresses(addr), func(a string) bool {
+		return strings.HasPrefix(a, unixScheme)
+	})
 }
 
 // checkAddresses returns duplicate addresses and mistakes in socket paths. checkExposure checks the
@@ -38,7 +40,10 @@ func checkAddresses(flag, addr string) error {
 		_, port, _ := net.SplitHostPort(a)
 		all.wantf(port == "0" || !slices.Contains(list[:i], a), "%s: duplicate address %s", flag, a)
 		if path, ok := strings.CutPrefix(a, unixScheme); ok {
-			all.wantf(path != "" && len(path) <= maxSocketPath, "%s: %s: path of %d bytes, want 1 to %d", flag, a, len(path), maxSocketPath)
+			all.wantf(
+				path != "" && len(path) <= maxSocketPath, "%s: %s: path of %d bytes, want 1 to %d", flag, a,
+				len(path), maxSocketPath,
+			)
 		}
 	}
 	return all.err()
@@ -86,7 +91,9 @@ func listenOn(ctx context.Context, addr string, mode fs.FileMode) (net.Listener,
 		return nil, fmt.Errorf("listen on %s: %w", addr, err)
 	}
 	// The socket must never be more accessible than mode allows, not even before Chmod.
-	config := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) error { return restrict(c, mode) }}
+	config := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) error {
+		return restrict(c, mode)
+	}}
 	l, err := config.Listen(ctx, "unix", path)
 	if err != nil {
 		return nil, err
@@ -118,7 +125,9 @@ func removeStale(ctx context.Context, path string) error {
 	}
 	// Another process may have replaced the socket in between, so remove only the one that was
 	// found.
-	aside := filepath.Join(filepath.Dir(path), fmt.Sprintf(".%s.%d", filepath.Base(path), os.Getpid()))
+	aside := filepath.Join(
+		filepath.Dir(path), fmt.Sprintf(".%s.%d", filepath.Base(path), os.Getpid()),
+	)
 	if err := os.Rename(path, aside); err != nil {
 		return err
 	}

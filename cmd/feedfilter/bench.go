@@ -30,7 +30,9 @@ func (c *benchCmd) Check(context.Context) error {
 	var all checks
 	n, d := c.Activities, c.Duration
 	all.wantf(n >= 1000 && n <= 1e8, "--activities: %d is not in 1000 to 100000000", n)
-	all.wantf(d >= 10*time.Millisecond && d <= 10*time.Minute, "--duration: %v is not in 10ms to 10m", d)
+	all.wantf(
+		d >= 10*time.Millisecond && d <= 10*time.Minute, "--duration: %v is not in 10ms to 10m", d,
+	)
 	_, err := c.data().redisServers()
 	all.note(err)
 	return all.err()
@@ -45,7 +47,12 @@ func (c *benchCmd) Run(ctx context.Context, std stdio) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	config := bench.Config{Store: &favfilter.Memory{}, Dir: dir, Entries: c.Activities, Duration: c.Duration}
+	config := bench.Config{
+		Store:    &favfilter.Memory{},
+		Dir:      dir,
+		Entries:  c.Activities,
+		Duration: c.Duration,
+	}
 	if c.Redis == "" {
 		err = bench.Run(ctx, config, std.out)
 	} else {

@@ -38,7 +38,9 @@ func (c *compareSetsCmd) Run(ctx context.Context, std stdio) error {
 	return c.Sets.use(ctx, std, "compare", c.compare)
 }
 
-func (c *compareSetsCmd) compare(ctx context.Context, std stdio, sets *migrate.Sets, service *migrate.Service) error {
+func (c *compareSetsCmd) compare(
+	ctx context.Context, std stdio, sets *migrate.Sets, service *migrate.Service,
+) error {
 	far, start := newProgress(std, "members"), time.Now()
 	sum, corrections, err := (&migrate.Comparison{
 		Sets: sets, Service: service, Settle: c.Settle,
@@ -54,7 +56,8 @@ func (c *compareSetsCmd) compare(ctx context.Context, std stdio, sets *migrate.S
   missing   %d (not in the ledger, or ending there within minutes)
   extra     %d (only in the ledger)
   invalid   %d (cannot be recorded)`,
-		sum.Activities, sum.Groups, time.Since(start).Round(time.Millisecond), sum.Missing, sum.Extra, sum.Invalid))
+		sum.Activities, sum.Groups, time.Since(start).Round(time.Millisecond), sum.Missing, sum.Extra,
+		sum.Invalid))
 	switch {
 	case len(corrections) > 0:
 		return fmt.Errorf("%d activities differ", len(corrections))

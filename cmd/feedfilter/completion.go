@@ -50,7 +50,8 @@ func answerShell(std stdio) (bool, error) {
 	if line == "" {
 		return false, nil
 	}
-	if cursor, err := strconv.Atoi(os.Getenv("COMP_POINT")); err == nil && cursor >= 0 && cursor < len(line) {
+	if cursor, err := strconv.Atoi(os.Getenv("COMP_POINT")); err == nil && cursor >= 0 &&
+		cursor < len(line) {
 		line = line[:cursor]
 	}
 	parser, err := newParser(&cli{}, std)

@@ -70,23 +70,44 @@ func (f *dataFlags) Check(context.Context) error {
 	var c checks
 	n, r, b := f.pages(), f.FalsePositiveRate, f.StalenessBound
 	c.wantf(f.DataDir != "", "--data-dir: empty, want a directory")
-	c.wantf(f.Pages == nil || n > 0 && n <= maxPages && n&(n-1) == 0, "--pages: %d is not a power of two from 1 to %d", n, maxPages)
+	c.wantf(
+		f.Pages == nil || n > 0 && n <= maxPages && n&(n-1) == 0,
+		"--pages: %d is not a power of two from 1 to %d", n, maxPages,
+	)
 	c.wantf(r >= 1e-8 && r <= 0.5, "--false-positive-rate: %g is not in 1e-8 to 0.5", r)
-	c.wantf(b >= 10*time.Millisecond && b <= time.Minute, "--staleness-bound: %v is not in 10ms to 1m", b)
-	c.wantf(f.ScrubRate >= 1 && f.ScrubRate <= 100_000, "--scrub-rate: %d is not in 1 to 100000", f.ScrubRate)
-	c.wantf(f.DedicatedPage >= pages.MinSharedKeys, "--dedicated-page: %d is less than %d", f.DedicatedPage, pages.MinSharedKeys)
-	c.wantf(f.ListCache >= 1 && f.ListCache <= maxListCache, "--list-cache: %d is not in 1 to %d", f.ListCache, maxListCache)
+	c.wantf(
+		b >= 10*time.Millisecond && b <= time.Minute, "--staleness-bound: %v is not in 10ms to 1m", b,
+	)
+	c.wantf(
+		f.ScrubRate >= 1 && f.ScrubRate <= 100_000, "--scrub-rate: %d is not in 1 to 100000",
+		f.ScrubRate,
+	)
+	c.wantf(
+		f.DedicatedPage >= pages.MinSharedKeys, "--dedicated-page: %d is less than %d", f.DedicatedPage,
+		pages.MinSharedKeys,
+	)
+	c.wantf(
+		f.ListCache >= 1 && f.ListCache <= maxListCache, "--list-cache: %d is not in 1 to %d",
+		f.ListCache, maxListCache,
+	)
 	c.wantf(f.PageCache == nil, "--page-cache: gone: large pages and those of lists are now held in --list-cache, "+
 		"valid by their version in Redis; writes no longer wait for it. Remove the flag")
 	c.wantf(f.OwnPage == nil, "--own-page: has another name: --dedicated-page")
 	scheme := redisurl.Scheme(f.Ledger)
-	c.wantf(f.Ledger == "" || f.Ledger == noLedger || slices.Contains([]string{"sqlite", "postgres", "postgresql"}, scheme),
-		"--ledger: %q is not supported: want sqlite:<file>, postgres://<host>/<database> or none", scheme)
+	c.wantf(
+		f.Ledger == "" || f.Ledger == noLedger ||
+			slices.Contains([]string{"sqlite", "postgres", "postgresql"}, scheme),
+		"--ledger: %q is not supported: want sqlite:<file>, postgres://<host>/<database> or none",
+		scheme,
+	)
 	c.wantf(f.Ledger != noLedger || !f.LedgerRestored, "--ledger-restored: requires a ledger")
 	servers, err := f.redisServers()
 	c.note(err)
 	reader := servers != nil && servers.Managed != nil && servers.Managed.Reader
-	c.wantf(f.Ledger != noLedger || !reader, "--redis: reader=true requires a ledger, which shows what replicas lack")
+	c.wantf(
+		f.Ledger != noLedger || !reader,
+		"--redis: reader=true requires a ledger, which shows what replicas lack",
+	)
 	return c.err()
 }
 
@@ -169,7 +190,9 @@ type data struct {
 
 // open opens the data, and creates it if there is none. Redis may be down. fill, unless it is nil,
 // may restore pages before they are in use.
-func (f *dataFlags) open(ctx context.Context, log *slog.Logger, fill func(*data) error) (d *data, err error) {
+func (f *dataFlags) open(
+	ctx context.Context, log *slog.Logger, fill func(*data) error,
+) (d *data, err error) {
 	d = &data{}
 	defer func() {
 		if err != nil {
@@ -203,7 +226,9 @@ func (d *data) withLedger(call string) (*activity.Recorder, error) {
 
 // openActivities opens activities with the ledger of d, or without one. The store of d must be
 // open.
-func (f *dataFlags) openActivities(ctx context.Context, d *data, kinds *activity.Kinds, log *slog.Logger) error {
+func (f *dataFlags) openActivities(
+	ctx context.Context, d *data, kinds *activity.Kinds, log *slog.Logger,
+) error {
 	if d.ledger != nil {
 		r, err := activity.Open(ctx, f.recorderConfig(d, kinds, log))
 		if err == nil {
@@ -212,7 +237,12 @@ func (f *dataFlags) openActivities(ctx context.Context, d *data, kinds *activity
 		return err
 	}
 	plain, err := activity.OpenPlain(ctx, activity.PlainConfig{
-		Store: d.store, Pages: f.pages(), Kinds: kinds, FalsePositiveRate: f.FalsePositiveRate, Persist: d.persist(), Logger: log,
+		Store:             d.store,
+		Pages:             f.pages(),
+		Kinds:             kinds,
+		FalsePositiveRate: f.FalsePositiveRate,
+		Persist:           d.persist(),
+		Logger:            log,
 	})
 	if err == nil {
 		d.activities = plain
@@ -231,7 +261,9 @@ func (d *data) persist() func(context.Context) error {
 
 // recorderConfig returns the configuration of a Recorder. The ledger and the store of d must be
 // open.
-func (f *dataFlags) recorderConfig(d *data, kinds *activity.Kinds, log *slog.Logger) activity.Config {
+func (f *dataFlags) recorderConfig(
+	d *data, kinds *activity.Kinds, log *slog.Logger,
+) activity.Config {
 	c := activity.Config{
 		Store:             d.store,
 		Replica:           d.replica,
@@ -299,7 +331,10 @@ func (f *dataFlags) openLedger(ctx context.Context, d *data) error {
 	if err != nil {
 		return err
 	}
-	d.ledger, err = ledger.Open(ctx, f.ledgerURL(), ledger.Options{Pages: f.pages(), Restored: f.LedgerRestored, Tracer: f.tracer.Postgres()})
+	d.ledger, err = ledger.Open(
+		ctx, f.ledgerURL(),
+		ledger.Options{Pages: f.pages(), Restored: f.LedgerRestored, Tracer: f.tracer.Postgres()},
+	)
 	switch {
 	case errors.Is(err, ledger.ErrInUse):
 		return fmt.Errorf("%w: another feedfilter uses this data: stop it first", err)
@@ -330,7 +365,8 @@ func (f *dataFlags) checkNew(ctx context.Context, d *data) error {
 	}
 	limited, cancel := context.WithTimeout(ctx, identityTimeout)
 	defer cancel()
-	found, unread := pages.FindIdentity(limited, d.store) // before the ledger, which another process may be creating
+	// before the ledger, which another process may be creating
+	found, unread := pages.FindIdentity(limited, d.store)
 	if unread == nil && (found == nil || found.Incarnation == 0) {
 		return nil // activity.Open refuses pages without a ledger
 	}
@@ -339,14 +375,19 @@ func (f *dataFlags) checkNew(ctx context.Context, d *data) error {
 	case !missing && (err != nil || !i.Empty): // opening it reports the error
 		return nil
 	case unread != nil:
-		return fmt.Errorf("nothing was recorded in ledger %s yet: it needs Redis, which may have pages of another one: %w",
-			i.Name, cmp.Or(d.pingRedis(ctx), unread))
+		return fmt.Errorf(
+			"nothing was recorded in ledger %s yet: it needs Redis, which may have pages of another one: %w",
+			i.Name, cmp.Or(d.pingRedis(ctx), unread),
+		)
 	case found.Incarnation == i.Identity.Incarnation:
 		return nil
 	}
-	return fmt.Errorf("%w: nothing was recorded in ledger %s yet, but Redis has pages of another one: "+
-		"correct --ledger, --redis or --filter; to replace that ledger, empty Redis, or start once with --ledger-restored",
-		favfilter.ErrMismatch, i.Name)
+	return fmt.Errorf(
+		"%w: nothing was recorded in ledger %s yet, but Redis has pages of another one: "+
+			"correct --ledger, --redis or --filter; to replace that ledger, empty Redis, or start once with --ledger-restored",
+		favfilter.ErrMismatch,
+		i.Name,
+	)
 }
 
 // close finishes what is in flight, and closes the data.

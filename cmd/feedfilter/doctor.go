@@ -71,15 +71,19 @@ func (c *doctorCmd) config(log *slog.Logger) (doctor.Config, error) {
 	}
 	if kinds, err := flags.kinds(); err == nil {
 		config.Kinds = len(kinds.All())
-		if f, err := c.Source.looker(kinds, c.Follow, log); err == nil { // otherwise --follow is refused, or not given
-			config.Source = func(ctx context.Context) (follow.Report, error) { return f.Check(ctx, false) }
+		// otherwise --follow is refused, or not given
+		if f, err := c.Source.looker(kinds, c.Follow, log); err == nil {
+			config.Source = func(ctx context.Context) (follow.Report, error) {
+				return f.Check(ctx, false)
+			}
 		}
 	}
 	if servers == nil {
 		config.Invalid = errors.Join(config.Invalid, flags.checkSort())
 		return config, nil
 	}
-	config.Redis, config.Serverless = "Redis at "+servers.Name(), managed && servers.Managed.Config.Serverless
+	config.Redis, config.Serverless = "Redis at "+servers.Name(), managed &&
+		servers.Managed.Config.Serverless
 	config.Connect = func(ctx context.Context) (redis.UniversalClient, func() error, error) {
 		clients, err := newClients(ctx, servers, log, "") // no description is stored
 		if err != nil {

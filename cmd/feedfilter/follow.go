@@ -49,11 +49,17 @@ func (f *sourceFlags) check(data *dataFlags, flag, tables string) error {
 		"--source-name: %q is not 1 to 40 lower-case letters, digits and _", f.SourceName)
 	all.wantf(!strings.HasSuffix(f.SourceName, "_resync"),
 		"--source-name: %q ends in _resync, as the replication slot of a comparison does", f.SourceName)
-	all.wantf(len(f.SourcePublication) <= maxNameOfPostgres, "--source-publication: longer than %d bytes", maxNameOfPostgres)
+	all.wantf(
+		len(f.SourcePublication) <= maxNameOfPostgres, "--source-publication: longer than %d bytes",
+		maxNameOfPostgres,
+	)
 	all.wantf(f.Source == "" || tables != "", "--source: requires --%s", flag)
 	all.wantf(f.Source != "" || tables == "" || flag == "follow", "--%s: requires --source", flag)
-	all.wantf(f.Source == "" || slices.Contains([]string{"postgres", "postgresql"}, redisurl.Scheme(f.Source)),
-		"--source: want postgres://<host>/<database>")
+	all.wantf(
+		f.Source == "" ||
+			slices.Contains([]string{"postgres", "postgresql"}, redisurl.Scheme(f.Source)),
+		"--source: want postgres://<host>/<database>",
+	)
 	all.wantf(f.ResyncEvery == 0 || f.ResyncEvery >= time.Minute && f.ResyncEvery <= maxResyncEvery,
 		"--resync-every: %v is neither 0 nor in 1m to 720h", f.ResyncEvery)
 	all.wantf(tables == "" || data.Ledger != noLedger, "--%s: requires a ledger", flag)
@@ -85,14 +91,23 @@ func (f *sourceFlags) options(
 	tables, err := readTables(file, kinds)
 	host, _ := os.Hostname()
 	return follow.Options{
-		Name: f.SourceName, URL: f.Source, Publication: f.SourcePublication, Tables: tables, Kinds: kinds,
-		Holder: fmt.Sprintf("%s %d %s", host, os.Getpid(), rand.Text()[:8]),
-		Skip:   f.OnError == "skip", ResyncEvery: f.ResyncEvery, Log: log, HashID: hashID,
+		Name:        f.SourceName,
+		URL:         f.Source,
+		Publication: f.SourcePublication,
+		Tables:      tables,
+		Kinds:       kinds,
+		Holder:      fmt.Sprintf("%s %d %s", host, os.Getpid(), rand.Text()[:8]),
+		Skip:        f.OnError == "skip",
+		ResyncEvery: f.ResyncEvery,
+		Log:         log,
+		HashID:      hashID,
 	}, err
 }
 
 // looker returns a follower that can only look at the source.
-func (f *sourceFlags) looker(kinds *activity.Kinds, file string, log *slog.Logger) (*follow.Follower, error) {
+func (f *sourceFlags) looker(
+	kinds *activity.Kinds, file string, log *slog.Logger,
+) (*follow.Follower, error) {
 	o, err := f.options(kinds, file, log, nil)
 	if err != nil {
 		return nil, err
@@ -177,7 +192,12 @@ func (c *followCmd) Run(ctx context.Context, std stdio) (err error) {
 
 // watch serves metrics and health, and looks at the source, until end is called.
 func (c *followCmd) watch(
-	ctx context.Context, control *accessControl, d *data, r *activity.Recorder, f *follow.Follower, log *slog.Logger,
+	ctx context.Context,
+	control *accessControl,
+	d *data,
+	r *activity.Recorder,
+	f *follow.Follower,
+	log *slog.Logger,
 ) (end func() error, err error) {
 	sources := func() []follow.Status { return follow.Statuses(r, f) }
 	halt, err := c.Monitor.serve(ctx, control, &c.Data, d, sources, log)
@@ -216,7 +236,8 @@ func (c *followCmd) release(ctx context.Context, r *activity.Recorder, std stdio
 		return fmt.Errorf("follow: %w", err)
 	}
 	std.note(kind + " is an ordinary kind now. If no kind of the source is followed, run on it: " +
-		"SELECT pg_drop_replication_slot('feedfilter_" + c.Source.SourceName + "'); DROP PUBLICATION IF EXISTS feedfilter_" +
+		"SELECT pg_drop_replication_slot('feedfilter_" + c.Source.SourceName +
+		"'); DROP PUBLICATION IF EXISTS feedfilter_" +
 		c.Source.SourceName)
 	return nil
 }
@@ -239,7 +260,9 @@ func (c *followCmd) report(ctx context.Context, std stdio) error {
 		return err
 	}
 	if n, rows := len(report.Problems), report.Invalid; n+rows > 0 {
-		return fmt.Errorf("follow: the source lacks %d things, and has %d rows that are not valid", n, rows)
+		return fmt.Errorf(
+			"follow: the source lacks %d things, and has %d rows that are not valid", n, rows,
+		)
 	}
 	return nil
 }
@@ -280,9 +303,12 @@ func (r *running) follow(ctx context.Context) {
 	following.Go(func() {
 		for ctx.Err() == nil {
 			if err := r.follower.Run(ctx); err != nil {
-				r.log.ErrorContext(ctx, "stopped following the source", "error", err, "again_in", stoppedPause.String(),
+				r.log.ErrorContext(
+					ctx, "stopped following the source", "error", err, "again_in", stoppedPause.String(),
 					"effect", "feeds lack all that the app writes from now on, of all tables and users",
-					"do", "correct what the error names, then run follow --resync: see docs/FOLLOW.md")
+					"do",
+					"correct what the error names, then run follow --resync: see docs/FOLLOW.md",
+				)
 			}
 			select {
 			case <-ctx.Done():

@@ -34,7 +34,10 @@ func (c *healthCmd) Check(context.Context) error {
 	all.wantf(err == nil, "--server: %w", err)
 	all.wantf(c.URL == nil, "--url: has another name: --server")
 	all.wantf(c.Wait >= 0, "--wait: %v is below 0", c.Wait)
-	all.wantf(c.Timeout > 0 && c.Timeout <= maxHealthTimeout, "--timeout: %v is not above 0 and up to %v", c.Timeout, maxHealthTimeout)
+	all.wantf(
+		c.Timeout > 0 && c.Timeout <= maxHealthTimeout, "--timeout: %v is not above 0 and up to %v",
+		c.Timeout, maxHealthTimeout,
+	)
 	return all.err()
 }
 

@@ -82,7 +82,9 @@ func flagHelp() kong.Option { //nolint:ireturn // the type that kong takes
 			case *kong.Node:
 				of.Detail = cmp.Or(of.Detail, texts[of.FullPath()])
 				if lines := shown[of.Path()]; len(lines) > 0 {
-					of.Detail = strings.TrimSpace(of.Detail + "\n\nExamples:\n\n    " + strings.Join(lines, "\n    "))
+					of.Detail = strings.TrimSpace(
+						of.Detail + "\n\nExamples:\n\n    " + strings.Join(lines, "\n    "),
+					)
 				}
 				return next(putText(&of.Help, texts))
 			default:
@@ -110,7 +112,9 @@ func putText(help *string, texts map[string]string) error {
 // explains flags that a command shares with serve: below the command's own.
 func printHelp(options kong.HelpOptions, command *kong.Context) error {
 	flags := command.Model.Flags
-	all := flags[slices.IndexFunc(flags, func(f *kong.Flag) bool { return f.Name == settings.HelpAllFlag })]
+	all := flags[slices.IndexFunc(flags, func(f *kong.Flag) bool {
+		return f.Name == settings.HelpAllFlag
+	})]
 	asked := slices.ContainsFunc(command.Path, func(part *kong.Path) bool { return part.Flag == all })
 	shared := sharedFlags(cmp.Or(command.Selected(), command.Model.Node), command.Model.Children[0])
 	names := make([]string, 0, len(shared))

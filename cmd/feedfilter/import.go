@@ -33,7 +33,9 @@ type importCmd struct {
 // Check implements [settings.Checker].
 func (c *importCmd) Check(context.Context) error {
 	var all checks
-	all.wantf(c.Batch >= 0 && c.Batch <= fileBatch, "--batch: %d is not in 0 to %d", c.Batch, fileBatch)
+	all.wantf(
+		c.Batch >= 0 && c.Batch <= fileBatch, "--batch: %d is not in 0 to %d", c.Batch, fileBatch,
+	)
 	if c.File != "" { // else another command was chosen
 		all.note(checkFormat(c.File, c.Format))
 	}
@@ -54,7 +56,9 @@ func (c *importCmd) Run(ctx context.Context, std stdio) (err error) {
 	return c.run(ctx, std, func(d *data) importer.Checkpoints { return d.ledger })
 }
 
-func (c *importCmd) run(ctx context.Context, std stdio, notes func(*data) importer.Checkpoints) (err error) {
+func (c *importCmd) run(
+	ctx context.Context, std stdio, notes func(*data) importer.Checkpoints,
+) (err error) {
 	source, err := activityfile.Open(c.File, c.Format, std.in)
 	if err != nil {
 		return fmt.Errorf("import: %w", err)
@@ -80,7 +84,12 @@ func (c *importCmd) run(ctx context.Context, std stdio, notes func(*data) import
 	}
 	logDamage(ctx, log, d)
 	im := &importer.Import{
-		Source: source, To: d.activities, Ledger: d.recorder, Checkpoints: notes(d), Batch: c.batch(d), Skip: c.OnError == "skip",
+		Source:      source,
+		To:          d.activities,
+		Ledger:      d.recorder,
+		Checkpoints: notes(d),
+		Batch:       c.batch(d),
+		Skip:        c.OnError == "skip",
 	}
 	if err := c.record(ctx, im, c.caveat(d), std); err != nil {
 		return fmt.Errorf("import %s: %w", source.Name, err)
@@ -89,13 +98,19 @@ func (c *importCmd) run(ctx context.Context, std stdio, notes func(*data) import
 }
 
 // record imports, and prints the result.
-func (c *importCmd) record(ctx context.Context, im *importer.Import, caveat string, std stdio) error {
+func (c *importCmd) record(
+	ctx context.Context, im *importer.Import, caveat string, std stdio,
+) error {
 	if err := im.Begin(ctx, c.Restart); err != nil {
 		return err
 	}
 	from, before := im.Done.Position, im.Done.Imported
 	if from.Offset > 0 {
-		std.note(fmt.Sprintf("continuing %s at line %d, after %d activities", im.Source.Name, from.Line, before))
+		std.note(
+			fmt.Sprintf(
+				"continuing %s at line %d, after %d activities", im.Source.Name, from.Line, before,
+			),
+		)
 	}
 	start, far := time.Now(), newProgress(std, "MiB")
 	im.Advance = func(offset int64) { far.show(int(offset>>20), int(im.Source.Size>>20)) }
@@ -115,7 +130,10 @@ func (c *importCmd) record(ctx context.Context, im *importer.Import, caveat stri
 		case skippable:
 			then = "; to continue, correct the line, or skip bad ones with --on-error skip, and run the same command again"
 		}
-		return fmt.Errorf("%w; %d activities before line %d are imported%s", err, done.Imported, done.Position.Line, then)
+		return fmt.Errorf(
+			"%w; %d activities before line %d are imported%s", err, done.Imported, done.Position.Line,
+			then,
+		)
 	}
 	warn(im, caveat, std)
 	if c.Result.json() {
@@ -127,10 +145,14 @@ func (c *importCmd) record(ctx context.Context, im *importer.Import, caveat stri
 			OverLimit int64   `json:"over_limit"`
 			Windowed  int     `json:"windowed"`
 			Seconds   float64 `json:"seconds"`
-		}{done.Imported, done.Changed, done.Skipped, done.Ended, done.OverLimit, im.Windowed, took.Seconds()})
+		}{
+			done.Imported, done.Changed, done.Skipped, done.Ended, done.OverLimit, im.Windowed,
+			took.Seconds(),
+		})
 	} else {
 		_, err = fmt.Fprintf(std.out, "imported %d activities (%d changed, %d skipped) in %v, %.0f/s\n",
-			done.Imported, done.Changed, done.Skipped, took.Round(time.Millisecond), float64(done.Imported-before)/took.Seconds())
+			done.Imported, done.Changed, done.Skipped, took.Round(time.Millisecond),
+			float64(done.Imported-before)/took.Seconds())
 	}
 	switch {
 	case done.Imported == 0 && done.Skipped == 0:
@@ -144,10 +166,17 @@ func (c *importCmd) record(ctx context.Context, im *importer.Import, caveat stri
 // warn reports activities that were not recorded, or that other processes will not see.
 func warn(im *importer.Import, caveat string, std stdio) {
 	if im.Windowed > 0 && caveat != "" {
-		std.note(fmt.Sprintf("warning: %d activities are of kinds with a window, and %s", im.Windowed, caveat))
+		std.note(
+			fmt.Sprintf("warning: %d activities are of kinds with a window, and %s", im.Windowed, caveat),
+		)
 	}
 	if n := im.Done.OverLimit; n > 0 {
-		std.note(fmt.Sprintf("warning: %d activities were not recorded: their users have reached the limit of the kind", n))
+		std.note(
+			fmt.Sprintf(
+				"warning: %d activities were not recorded: their users have reached the limit of the kind",
+				n,
+			),
+		)
 	}
 	if n := im.Done.Ended; n > 0 {
 		std.note(fmt.Sprintf("%d of the skipped lines have an until in the past", n))
@@ -175,6 +204,9 @@ func (c *importCmd) caveat(d *data) string {
 	case d.windows == nil:
 		return "are lost: another feedfilter uses the data directory; record them through it, or import them with --redis"
 	default:
-		return fmt.Sprintf("are in the data directory %s: only a service with this --data-dir and without --redis has them", c.Data.DataDir)
+		return fmt.Sprintf(
+			"are in the data directory %s: only a service with this --data-dir and without --redis has them",
+			c.Data.DataDir,
+		)
 	}
 }

@@ -40,7 +40,9 @@ func (f *insideFlags) with(ctx context.Context, std stdio, do func(s *client.Cli
 
 // with calls do with the service that --server names, or with one in this process over the data,
 // which must exist.
-func (f *serviceFlags) with(ctx context.Context, flags *dataFlags, std stdio, do func(s *client.Client) error) (err error) {
+func (f *serviceFlags) with(
+	ctx context.Context, flags *dataFlags, std stdio, do func(s *client.Client) error,
+) (err error) {
 	if f.Server != "" {
 		c, err := f.service(1)
 		if err != nil {

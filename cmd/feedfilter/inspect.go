@@ -17,7 +17,9 @@ type inspectCmds struct {
 }
 
 // show prints what the service has at a path below /v1/ops.
-func (f *insideFlags) show(ctx context.Context, std stdio, state interface{ Text(w io.Writer) error }, path ...string) error {
+func (f *insideFlags) show(
+	ctx context.Context, std stdio, state interface{ Text(w io.Writer) error }, path ...string,
+) error {
 	err := f.with(ctx, std, func(s *client.Client) error {
 		return get(ctx, s, state, append([]string{"v1", "ops"}, path...)...)
 	})

@@ -69,7 +69,8 @@ func main() {
 
 // run runs the command in args, prints its error on std.err, and returns the exit code.
 func run(args []string, std stdio) int {
-	hangups() // services reload at SIGHUP and other commands ignore it, so it must not end the process
+	// services reload at SIGHUP and other commands ignore it, so it must not end the process
+	hangups()
 	ctx, stop := untilSignal(context.Background())
 	defer stop()
 	err := execute(ctx, args, std)
@@ -139,7 +140,9 @@ func (i *invocation) run(ctx context.Context, std stdio) error {
 	}:
 		return command.Run(ctx, std, i)
 	default:
-		return fmt.Errorf("%s: %T has no method Run that takes what commands get", i.command.Command(), command)
+		return fmt.Errorf(
+			"%s: %T has no method Run that takes what commands get", i.command.Command(), command,
+		)
 	}
 }
 
@@ -151,8 +154,11 @@ func invoke(ctx context.Context, args []string, std stdio) (*invocation, error) 
 		return nil, err
 	}
 	words := meant(args)
-	if len(words) > 0 && slices.Contains([]string{"inspect", "rebuild", "scrub", "hash-id", "bench"}, words[0]) {
-		return nil, usageError{fmt.Errorf("%[1]s is not a command: use feedfilter debug %[1]s", words[0])}
+	if len(words) > 0 &&
+		slices.Contains([]string{"inspect", "rebuild", "scrub", "hash-id", "bench"}, words[0]) {
+		return nil, usageError{
+			fmt.Errorf("%[1]s is not a command: use feedfilter debug %[1]s", words[0]),
+		}
 	}
 	command, err := settings.Parse(ctx, parser, envPrefix, words, tokenVariable)
 	if err != nil {

@@ -21,7 +21,10 @@ const (
 func (f *dataFlags) newMeters(behind *accessControl) *metrics.Registry {
 	this := thisVersion()
 	r := metrics.New(metrics.Settings{
-		Version: this.Version, Commit: this.Commit, FalsePositiveRate: f.FalsePositiveRate, StalenessBound: f.StalenessBound,
+		Version:           this.Version,
+		Commit:            this.Commit,
+		FalsePositiveRate: f.FalsePositiveRate,
+		StalenessBound:    f.StalenessBound,
 	})
 	if behind.certificates != nil {
 		r.Certificate(behind.certificates.Expires)

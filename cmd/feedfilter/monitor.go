@@ -36,7 +36,9 @@ func (f *monitorFlags) Check(ctx context.Context) error {
 
 // open prepares the access control of --metrics-addr, nil without that flag, and makes metrics for
 // the data.
-func (f *monitorFlags) open(ctx context.Context, data *dataFlags, log *slog.Logger) (*accessControl, error) {
+func (f *monitorFlags) open(
+	ctx context.Context, data *dataFlags, log *slog.Logger,
+) (*accessControl, error) {
 	if f.MetricsAddr == "" {
 		return nil, nil //nolint:nilnil // nobody asks for metrics
 	}
@@ -50,7 +52,12 @@ func (f *monitorFlags) open(ctx context.Context, data *dataFlags, log *slog.Logg
 
 // serve answers with metrics and probes until halt is called.
 func (f *monitorFlags) serve(
-	ctx context.Context, control *accessControl, data *dataFlags, d *data, sources func() []follow.Status, log *slog.Logger,
+	ctx context.Context,
+	control *accessControl,
+	data *dataFlags,
+	d *data,
+	sources func() []follow.Status,
+	log *slog.Logger,
 ) (halt func() error, err error) {
 	listeners, err := listenAll(ctx, metricsFlag, f.MetricsAddr, 0o660)
 	if err != nil {
@@ -58,7 +65,11 @@ func (f *monitorFlags) serve(
 	}
 	//nolint:contextcheck // handlers use their requests' contexts
 	handler := httpapi.NewMonitor(httpapi.Config{
-		Activities: d.activities, Logger: log, Access: control.access, Metrics: data.meters, Sources: sources,
+		Activities: d.activities,
+		Logger:     log,
+		Access:     control.access,
+		Metrics:    data.meters,
+		Sources:    sources,
 	})
 	server := newServer(handler, log, defaultTimeouts())
 	ctx, end := context.WithCancel(ctx)
@@ -68,7 +79,9 @@ func (f *monitorFlags) serve(
 		log.InfoContext(ctx, "metrics", "addr", l.Addr().String())
 		go func() {
 			if err := server.Serve(control.listener(limit.listener(l))); !errors.Is(err, http.ErrServerClosed) {
-				log.ErrorContext(ctx, "no metrics any more", "error", fmt.Errorf("serve on %s: %w", l.Addr(), err))
+				log.ErrorContext(
+					ctx, "no metrics any more", "error", fmt.Errorf("serve on %s: %w", l.Addr(), err),
+				)
 			}
 		}()
 	}

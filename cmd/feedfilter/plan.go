@@ -19,7 +19,10 @@ type planCmd struct {
 func (c *planCmd) Check(context.Context) error {
 	var all checks
 	n := (&dataFlags{Pages: c.Pages}).pages()
-	all.wantf(c.Pages == nil || n > 0 && n <= maxPages && n&(n-1) == 0, "--pages: %d is not a power of two from 1 to %d", n, maxPages)
+	all.wantf(
+		c.Pages == nil || n > 0 && n <= maxPages && n&(n-1) == 0,
+		"--pages: %d is not a power of two from 1 to %d", n, maxPages,
+	)
 	return all.err()
 }
 

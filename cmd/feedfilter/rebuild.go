@@ -37,7 +37,9 @@ type rebuildCmd struct {
 
 // Check implements [settings.Checker].
 func (c *rebuildCmd) Check(ctx context.Context) error {
-	given := slices.DeleteFunc([]bool{c.Page != nil, c.User != "", c.All}, func(given bool) bool { return !given })
+	given := slices.DeleteFunc([]bool{c.Page != nil, c.User != "", c.All}, func(given bool) bool {
+		return !given
+	})
 	if len(given) != 1 {
 		return fmt.Errorf("--page, --user or --all: %d given, want one", len(given))
 	}
@@ -71,19 +73,25 @@ func (c *rebuildCmd) Run(ctx context.Context, std stdio) error {
 		return err
 	}
 	if answer.Failed > 0 {
-		return fmt.Errorf("rebuild: %d of %d pages failed: %w", answer.Failed, answer.Failed+answer.Rebuilt, first)
+		return fmt.Errorf(
+			"rebuild: %d of %d pages failed: %w", answer.Failed, answer.Failed+answer.Rebuilt, first,
+		)
 	}
 	return nil
 }
 
 func (a rebuiltAnswer) text(w io.Writer) error {
 	took := time.Duration(a.Seconds * float64(time.Second)).Round(time.Millisecond)
-	_, err := fmt.Fprintf(w, "rebuilt %d pages with %d keys (%d bytes) in %v\n", a.Rebuilt, a.Keys, a.Bytes, took)
+	_, err := fmt.Fprintf(
+		w, "rebuilt %d pages with %d keys (%d bytes) in %v\n", a.Rebuilt, a.Keys, a.Bytes, took,
+	)
 	return err
 }
 
 // rebuild rebuilds the pages that the flags name. first is the error of the first page that failed.
-func (c *rebuildCmd) rebuild(ctx context.Context, std stdio, s *client.Client) (answer rebuiltAnswer, first, err error) {
+func (c *rebuildCmd) rebuild(
+	ctx context.Context, std stdio, s *client.Client,
+) (answer rebuiltAnswer, first, err error) {
 	start := time.Now()
 	pages, n, err := c.which(ctx, s)
 	if err != nil {
@@ -97,14 +105,18 @@ func (c *rebuildCmd) rebuild(ctx context.Context, std stdio, s *client.Client) (
 	group.SetLimit(rebuiltAtOnce)
 	for page := range pages {
 		mu.Lock()
-		more := ctx.Err() == nil && answer.Rebuilt+answer.Failed < n && left < cmp.Or(c.maxLeft, maxLeft)
+		more := ctx.Err() == nil && answer.Rebuilt+answer.Failed < n &&
+			left < cmp.Or(c.maxLeft, maxLeft)
 		mu.Unlock()
 		if !more {
 			break
 		}
 		group.Go(func() error {
 			var rebuilt inspect.Rebuilt
-			err := post(ctx, s, nil, &rebuilt, "v1", "ops", "pages", strconv.FormatUint(uint64(page), 10), "rebuild")
+			err := post(
+				ctx, s, nil, &rebuilt, "v1", "ops", "pages", strconv.FormatUint(uint64(page), 10),
+				"rebuild",
+			)
 			mu.Lock()
 			defer mu.Unlock()
 			switch {

@@ -44,7 +44,9 @@ func connect(
 
 // newClients returns clients of s. For an ElastiCache cache, it asks AWS for a description, and
 // stores it in file, unless that is "", for later starts without AWS.
-func newClients(ctx context.Context, s *redisurl.Servers, log *slog.Logger, file string) (*redisClients, error) {
+func newClients(
+	ctx context.Context, s *redisurl.Servers, log *slog.Logger, file string,
+) (*redisClients, error) {
 	redis.SetLogger(redisLog{log}) // one for all clients of the process
 	m := s.Managed
 	if m == nil {

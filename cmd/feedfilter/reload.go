@@ -94,7 +94,8 @@ func (r *reloader) fixed(changed []changedSetting, next *invocation) []string {
 		}
 	}
 	kinds, err := next.commands.Serve.Data.kinds()
-	if (err != nil || !slices.EqualFunc(kinds.All(), r.kinds.All(), activity.Kind.Equal)) && !slices.Contains(names, "kinds") {
+	if (err != nil || !slices.EqualFunc(kinds.All(), r.kinds.All(), activity.Kind.Equal)) &&
+		!slices.Contains(names, "kinds") {
 		names = append(names, "kinds") // the content of the file has changed
 	}
 	return names

@@ -30,7 +30,10 @@ type reshapeCmd struct {
 func (c *reshapeCmd) Check(context.Context) error {
 	var all checks
 	all.wantf(c.Data.Pages != nil, "--pages: required")
-	all.wantf(c.Service.Server != "" || c.Data.Ledger != noLedger, "--ledger: required to change the number of pages")
+	all.wantf(
+		c.Service.Server != "" || c.Data.Ledger != noLedger,
+		"--ledger: required to change the number of pages",
+	)
 	all.note(c.Data.checkFiles())
 	return all.err()
 }
@@ -41,7 +44,9 @@ func (c *reshapeCmd) Run(ctx context.Context, std stdio) (err error) {
 	far := newProgress(std, "pages")
 	start := time.Now()
 	c.Data.ScrubRate = 1
-	err = c.Service.with(ctx, &c.Data, std, func(s *client.Client) error { return c.ask(ctx, s, pages, far) })
+	err = c.Service.with(ctx, &c.Data, std, func(s *client.Client) error {
+		return c.ask(ctx, s, pages, far)
+	})
 	err = causeOr(ctx, err)
 	switch refusal(err) {
 	case activity.CodeTooManyPages:
@@ -85,7 +90,9 @@ func (c *reshapeCmd) outcome(far *progress) string {
 
 // ask tells a service to reshape, and waits until all users are on the new pages and the old ones
 // are removed. A service completes a reshape in progress first.
-func (c *reshapeCmd) ask(ctx context.Context, service *client.Client, pages uint32, far *progress) error {
+func (c *reshapeCmd) ask(
+	ctx context.Context, service *client.Client, pages uint32, far *progress,
+) error {
 	ask := service.Reshape
 	if c.Force {
 		ask = service.ForceReshape
@@ -96,11 +103,15 @@ func (c *reshapeCmd) ask(ctx context.Context, service *client.Client, pages uint
 	again := func() (err error) { s, err = service.Pages(ctx); return err }
 	return await(ctx, begin, again, func() (ended bool, err error) {
 		if s.Pages > pages {
-			return false, fmt.Errorf("another request has asked the service for %d pages meanwhile", s.Pages)
+			return false, fmt.Errorf(
+				"another request has asked the service for %d pages meanwhile", s.Pages,
+			)
 		}
 		far.show(int(int64(s.Reshaped)*int64(s.Pages)/int64(s.Homes)), int(s.Pages))
 		if !s.Reshaping && s.SharedPages != int(pages) {
-			return false, fmt.Errorf("the service stopped the reshape: %s", cmp.Or(s.Trouble, "it was restarted"))
+			return false, fmt.Errorf(
+				"the service stopped the reshape: %s", cmp.Or(s.Trouble, "it was restarted"),
+			)
 		}
 		if s.Reshaping && s.Trouble != troubled && s.Trouble != "" {
 			far.std.note("the service waits: " + s.Trouble)
@@ -112,7 +123,9 @@ func (c *reshapeCmd) ask(ctx context.Context, service *client.Client, pages uint
 
 // await has a service begin work, and asks it again and again until seen reports that the work has
 // ended, or fails. It gives up if begin fails, or ask fails maxSilence times in a row.
-func await(ctx context.Context, begin, ask func() error, seen func() (ended bool, err error)) error {
+func await(
+	ctx context.Context, begin, ask func() error, seen func() (ended bool, err error),
+) error {
 	if err := begin(); err != nil {
 		return err
 	}

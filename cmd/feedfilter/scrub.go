@@ -40,16 +40,22 @@ func (c *scrubCmd) Run(ctx context.Context, std stdio) error {
 		if c.Service.Server != "" && done.Running {
 			continues = "; the service continues"
 		}
-		return fmt.Errorf("scrub: %w; %d of %d pages were checked%s", err, done.Done, done.All, continues)
+		return fmt.Errorf(
+			"scrub: %w; %d of %d pages were checked%s", err, done.Done, done.All, continues,
+		)
 	}
-	if err := c.Result.write(std, done, func(w io.Writer) error { return scrubText(w, done) }); err != nil {
+	if err := c.Result.write(std, done, func(w io.Writer) error {
+		return scrubText(w, done)
+	}); err != nil {
 		return err
 	}
 	return scrubVerdict(done)
 }
 
 // ask tells a service to scrub, and waits until it has finished.
-func (c *scrubCmd) ask(ctx context.Context, s *client.Client, far *progress) (done inspect.Scrub, err error) {
+func (c *scrubCmd) ask(
+	ctx context.Context, s *client.Client, far *progress,
+) (done inspect.Scrub, err error) {
 	var now inspect.Scrub
 	begin := func() error {
 		return post(ctx, s, map[string]int{"rate": c.Data.ScrubRate}, &now, "v1", "ops", "scrub")

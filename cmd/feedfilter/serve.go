@@ -30,14 +30,20 @@ const (
 // timeouts limit how long a client may keep a connection waiting. Handlers that stream extend
 // their own deadlines.
 type timeouts struct {
-	header time.Duration // from the start of a request or connection to the end of the request's header
+	// from the start of a request or connection to the end of the request's header
+	header time.Duration
 	read   time.Duration // from there to the end of its body
 	write  time.Duration // from the end of the header to the end of the answer
 	idle   time.Duration // between two requests
 }
 
 func defaultTimeouts() timeouts {
-	return timeouts{header: 5 * time.Second, read: 30 * time.Second, write: time.Minute, idle: 2 * time.Minute}
+	return timeouts{
+		header: 5 * time.Second,
+		read:   30 * time.Second,
+		write:  time.Minute,
+		idle:   2 * time.Minute,
+	}
 }
 
 type serveCmd struct {
@@ -59,7 +65,10 @@ type serveCmd struct {
 func (c *serveCmd) Check(ctx context.Context) error {
 	var all checks
 	all.wantf(c.ShutdownTimeout >= 0, "--shutdown-timeout: %v is negative", c.ShutdownTimeout)
-	all.wantf(c.MaxRequests >= 1 && c.MaxRequests <= highestLimit, "--max-requests: %d is not in 1 to %d", c.MaxRequests, highestLimit)
+	all.wantf(
+		c.MaxRequests >= 1 && c.MaxRequests <= highestLimit, "--max-requests: %d is not in 1 to %d",
+		c.MaxRequests, highestLimit,
+	)
 	all.wantf(c.MaxConnections >= 1 && c.MaxConnections <= highestLimit,
 		"--max-connections: %d is not in 1 to %d", c.MaxConnections, highestLimit)
 	_, err := socketMode(c.SocketMode)
@@ -112,11 +121,17 @@ func reserveHeap() []byte {
 
 // shutdown stops accepting requests, and waits for those in flight.
 func (c *serveCmd) shutdown(ctx context.Context, server *http.Server, log *slog.Logger) error {
-	log.InfoContext(ctx, "shutting down", "cause", context.Cause(ctx).Error(), "timeout", c.ShutdownTimeout.String())
+	log.InfoContext(
+		ctx, "shutting down", "cause", context.Cause(ctx).Error(), "timeout",
+		c.ShutdownTimeout.String(),
+	)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.ShutdownTimeout)
 	defer cancel()
 	if err := server.Shutdown(ctx); err != nil {
-		return errors.Join(fmt.Errorf("shut down: requests cut off after %v: %w", c.ShutdownTimeout, err), server.Close())
+		return errors.Join(
+			fmt.Errorf("shut down: requests cut off after %v: %w", c.ShutdownTimeout, err),
+			server.Close(),
+		)
 	}
 	log.InfoContext(ctx, "stopped")
 	return nil
@@ -134,11 +149,14 @@ func newServer(handler http.Handler, log *slog.Logger, t timeouts) *http.Server 
 		Protocols: protocols,
 		HTTP2: &http.HTTP2Config{
 			MaxReceiveBufferPerConnection: maxUnread, MaxReceiveBufferPerStream: maxUnread / 4,
-			WriteByteTimeout: t.write, // the write timeout ends a stream only if its connection takes bytes
+			// the write timeout ends a stream only if its connection takes bytes
+			WriteByteTimeout: t.write,
 		},
-		ConnContext:       withConnection,
-		ConnState:         noteState,
-		ErrorLog:          slog.NewLogLogger(throttled{log.Handler(), access.NewThrottle()}, slog.LevelWarn),
+		ConnContext: withConnection,
+		ConnState:   noteState,
+		ErrorLog: slog.NewLogLogger(
+			throttled{log.Handler(), access.NewThrottle()}, slog.LevelWarn,
+		),
 		ReadHeaderTimeout: t.header,
 		ReadTimeout:       t.read,
 		WriteTimeout:      t.write,
@@ -178,6 +196,8 @@ func logListening(ctx context.Context, log *slog.Logger, addr net.Addr, d *data)
 	if addr.Network() == "unix" {
 		where = unixScheme + where
 	}
-	line.Add("addr", where, "ledger_pages", d.activities.Inside().Identity().Pages, "page_store", pages)
+	line.Add(
+		"addr", where, "ledger_pages", d.activities.Inside().Identity().Pages, "page_store", pages,
+	)
 	_ = log.Handler().Handle(ctx, line) // an error cannot be reported
 }

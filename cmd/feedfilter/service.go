@@ -53,7 +53,9 @@ func directly(
 		AttemptTimeout: timeout,
 		MaxAttempts:    attempts,
 		Token:          token,
-		HTTPClient:     &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: maxIdle, IdleConnTimeout: time.Minute}},
+		HTTPClient: &http.Client{
+			Transport: &http.Transport{MaxIdleConnsPerHost: maxIdle, IdleConnTimeout: time.Minute},
+		},
 	})
 }
 
@@ -64,7 +66,9 @@ func inProcess(h http.Handler, log *slog.Logger) (c *client.Client, halt func() 
 	go func() { _ = server.Serve(pipes) }() // until halt
 	c, err = client.New("http://127.0.0.1", client.Options{
 		MaxAttempts: 1, AttemptTimeout: inProcessTimeout,
-		HTTPClient: &http.Client{Transport: &http.Transport{DialContext: pipes.dial, MaxIdleConnsPerHost: maxIdle}},
+		HTTPClient: &http.Client{
+			Transport: &http.Transport{DialContext: pipes.dial, MaxIdleConnsPerHost: maxIdle},
+		},
 	})
 	return c, func() error {
 		c.Close()

@@ -92,10 +92,13 @@ func (r *running) open(ctx context.Context, std stdio) (err error) {
 	if err := r.trace(ctx); err != nil {
 		return err
 	}
-	slog.SetDefault(r.log) // otherwise dependencies that use package log would write to standard error
+	// otherwise dependencies that use package log would write to standard error
+	slog.SetDefault(r.log)
 	r.Data.afterTimeout = r.AfterTimeout
 	r.Data.followedWithin = cmp.Or(r.FollowedWithin, -1) // 0: never
-	if r.data, err = r.Data.open(ctx, r.log, func(d *data) error { return r.Data.keepPages(ctx, d, r.log) }); err != nil {
+	if r.data, err = r.Data.open(ctx, r.log, func(d *data) error {
+		return r.Data.keepPages(ctx, d, r.log)
+	}); err != nil {
 		return err
 	}
 	r.onClose(r.data.close)
@@ -116,7 +119,10 @@ func (r *running) open(ctx context.Context, std stdio) (err error) {
 // listen creates the handlers and listens.
 func (r *running) listen(ctx context.Context) (err error) {
 	//nolint:contextcheck // Close ends it
-	r.sampler, err = sampler.New(r.data.recorder, sampler.Config{Rate: r.Watch.SampleRate, Logger: r.log, HashID: r.control.access.IDs.Hash})
+	r.sampler, err = sampler.New(
+		r.data.recorder,
+		sampler.Config{Rate: r.Watch.SampleRate, Logger: r.log, HashID: r.control.access.IDs.Hash},
+	)
 	if err != nil {
 		return err
 	}
@@ -145,11 +151,17 @@ func (r *running) listen(ctx context.Context) (err error) {
 	}
 	//nolint:contextcheck // handlers use their requests' contexts
 	r.handler = httpapi.New(httpapi.Config{
-		Activities: r.data.activities, Logger: r.log, MaxRequests: r.MaxRequests, Access: r.control.access, Metrics: r.Data.meters,
-		Events: events, Sampler: r.sampler, Trace: r.Data.tracer.Requests(r.control.access.Trusts),
-		About:      r.Data.about(),
-		Sources:    sources,
-		Background: func(do func(context.Context)) { r.beside.Go(func() { do(besides) }) },
+		Activities:  r.data.activities,
+		Logger:      r.log,
+		MaxRequests: r.MaxRequests,
+		Access:      r.control.access,
+		Metrics:     r.Data.meters,
+		Events:      events,
+		Sampler:     r.sampler,
+		Trace:       r.Data.tracer.Requests(r.control.access.Trusts),
+		About:       r.Data.about(),
+		Sources:     sources,
+		Background:  func(do func(context.Context)) { r.beside.Go(func() { do(besides) }) },
 	})
 	r.limit = newConnectionLimit(r.connections(r.MaxConnections), r.handler.Unread)
 	r.follow(ctx)
@@ -174,14 +186,22 @@ func (r *running) serve(ctx context.Context, hup <-chan os.Signal, chosen *invoc
 	served := make(chan error, len(r.listeners))
 	for _, l := range r.listeners {
 		go func() {
-			served <- fmt.Errorf("serve on %s: %w", l.Addr(), server.Serve(r.control.listener(r.limit.listener(l))))
+			served <- fmt.Errorf(
+				"serve on %s: %w", l.Addr(), server.Serve(r.control.listener(r.limit.listener(l))),
+			)
 		}()
 	}
 	r.logRedis(ctx)
 	for _, variable := range chosen.command.Unused {
 		r.log.WarnContext(ctx, "variable has no effect on serve", "variable", variable)
 	}
-	reload := &reloader{now: chosen, kinds: r.data.activities.Kinds(), files: r.control.reload, log: r.log, live: r.live()}
+	reload := &reloader{
+		now:   chosen,
+		kinds: r.data.activities.Kinds(),
+		files: r.control.reload,
+		log:   r.log,
+		live:  r.live(),
+	}
 	for {
 		select {
 		case <-hup:
@@ -213,9 +233,17 @@ func (r *running) logRedis(ctx context.Context) {
 // live returns the settings that can change at run time.
 func (r *running) live() liveSettings {
 	return liveSettings{
-		"log-level":       func(to *serveCmd) error { return r.level.UnmarshalText([]byte(to.Data.LogLevel)) },
-		"max-requests":    func(to *serveCmd) error { r.handler.SetMaxRequests(to.MaxRequests); return nil },
-		"max-connections": func(to *serveCmd) error { r.limit.set(r.connections(to.MaxConnections)); return nil },
+		"log-level": func(to *serveCmd) error {
+			return r.level.UnmarshalText([]byte(to.Data.LogLevel))
+		},
+		"max-requests": func(to *serveCmd) error {
+			r.handler.SetMaxRequests(to.MaxRequests)
+			return nil
+		},
+		"max-connections": func(to *serveCmd) error {
+			r.limit.set(r.connections(to.MaxConnections))
+			return nil
+		},
 		"scrub-rate": func(to *serveCmd) error {
 			if r.data.recorder == nil { // nothing scrubs
 				return nil
@@ -229,8 +257,14 @@ func (r *running) live() liveSettings {
 			}
 			return nil
 		},
-		"user-rate-limit":  func(to *serveCmd) error { r.control.access.Users.SetRate(to.Access.UserRateLimit); return nil },
-		"shutdown-timeout": func(to *serveCmd) error { r.ShutdownTimeout = to.ShutdownTimeout; return nil },
+		"user-rate-limit": func(to *serveCmd) error {
+			r.control.access.Users.SetRate(to.Access.UserRateLimit)
+			return nil
+		},
+		"shutdown-timeout": func(to *serveCmd) error {
+			r.ShutdownTimeout = to.ShutdownTimeout
+			return nil
+		},
 	}
 }
 

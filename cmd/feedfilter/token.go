@@ -26,8 +26,8 @@ type tokenCmds struct {
 }
 
 type tokenNewCmd struct {
-	Name     string         `help:"${token_name}"                                            placeholder:"NAME"     required:""`
-	Scope    []access.Scope `enum:"feed:read,activity:write,source:write,ops:read,ops:write" help:"${token_scope}"  placeholder:"SCOPE" required:""` //nolint:lll // one tag
+	Name string `help:"${token_name}"                                            placeholder:"NAME"     required:""`
+	Scope    []access.Scope `enum:"feed:read,activity:write,source:write,ops:read,ops:write" help:"${token_scope}"  placeholder:"SCOPE" required:""`
 	TTL      time.Duration  `help:"${token_ttl}"                                             placeholder:"DURATION"`
 	Rate     access.Rate    `help:"${token_rate}"                                            placeholder:"RATE"`
 	AuthFile string         `help:"${token_append}"                                          placeholder:"FILE"`
@@ -131,7 +131,10 @@ func (c *tokenRemoveCmd) Run(_ context.Context, std stdio) error {
 		file.Tokens = slices.Delete(file.Tokens, i, i+1)
 	}
 	if len(file.Tokens) == 0 {
-		return fmt.Errorf("--auth-file %s: this is the last token, and a service requires one: add another token first", c.AuthFile)
+		return fmt.Errorf(
+			"--auth-file %s: this is the last token, and a service requires one: add another token first",
+			c.AuthFile,
+		)
 	}
 	return writeTokens(c.AuthFile, file, std)
 }
@@ -150,7 +153,9 @@ func (c *tokenCheckCmd) Run(ctx context.Context, std stdio) error {
 	token, err := c.token(ctx, std)
 	if err != nil || token == "" {
 		if err == nil {
-			_, err = fmt.Fprintln(std.out, "ok: the file is valid; no token was looked up: see --token-file")
+			_, err = fmt.Fprintln(
+				std.out, "ok: the file is valid; no token was looked up: see --token-file",
+			)
 		}
 		return err
 	}

@@ -9,7 +9,9 @@ import (
 )
 
 // Set by the linker: see the Makefile and the Dockerfile. `go install` sets none of them.
-var linkedVersion, linkedCommit, linkedDate string //nolint:gochecknoglobals // the linker sets only variables
+//
+//nolint:gochecknoglobals // the linker sets only variables
+var linkedVersion, linkedCommit, linkedDate string
 
 type versionCmd struct {
 	Result resultFlags `embed:""`

@@ -18,8 +18,12 @@ type watchFlags struct {
 // Check implements [settings.Checker].
 func (f *watchFlags) Check(context.Context) error {
 	var all checks
-	all.wantf(f.SampleRate >= 0 && f.SampleRate <= 1, "--sample-rate: %g is not in 0 to 1", f.SampleRate)
-	all.wantf(f.TraceSample >= 0 && f.TraceSample <= 1, "--trace-sample: %g is not in 0 to 1", f.TraceSample)
+	all.wantf(
+		f.SampleRate >= 0 && f.SampleRate <= 1, "--sample-rate: %g is not in 0 to 1", f.SampleRate,
+	)
+	all.wantf(
+		f.TraceSample >= 0 && f.TraceSample <= 1, "--trace-sample: %g is not in 0 to 1", f.TraceSample,
+	)
 	if f.TraceEndpoint != "" {
 		err := (&tracing.Config{Endpoint: f.TraceEndpoint}).Check()
 		all.wantf(err == nil, "--trace-endpoint: %w", err)
@@ -34,7 +38,10 @@ func (r *running) trace(ctx context.Context) (err error) {
 	}
 	r.log = slog.New(tracing.LogHandler(r.log.Handler()))
 	r.Data.tracer, err = tracing.Open(ctx, tracing.Config{
-		Endpoint: r.Watch.TraceEndpoint, Ratio: r.Watch.TraceSample, Version: thisVersion().Version, Logger: r.log,
+		Endpoint: r.Watch.TraceEndpoint,
+		Ratio:    r.Watch.TraceSample,
+		Version:  thisVersion().Version,
+		Logger:   r.log,
 	})
 	if err != nil {
 		return err

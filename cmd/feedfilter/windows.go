@@ -20,7 +20,8 @@ func (f *dataFlags) keepPages(ctx context.Context, d *data, log *slog.Logger) er
 	if !ok {
 		return nil
 	}
-	if err := os.MkdirAll(f.DataDir, 0o700); err != nil { // if the ledger is elsewhere, the directory may not exist
+	// if the ledger is elsewhere, the directory may not exist
+	if err := os.MkdirAll(f.DataDir, 0o700); err != nil {
 		return fmt.Errorf("--data-dir: %w", err)
 	}
 	if err := f.checkSort(); err != nil {
@@ -42,10 +43,15 @@ func (f *dataFlags) keepPages(ctx context.Context, d *data, log *slog.Logger) er
 	// once.
 	switch r := d.windows.Restored(); {
 	case r.SetAside != "":
-		return fmt.Errorf("the filter is unreadable and was renamed to %s: start again to continue without it: %w",
-			r.SetAside, r.Damage)
+		return fmt.Errorf(
+			"the filter is unreadable and was renamed to %s: start again to continue without it: %w",
+			r.SetAside, r.Damage,
+		)
 	case r.Damaged > 0:
-		return fmt.Errorf("%d pages of the filter are damaged: start again to continue without them: %w", r.Damaged, r.Damage)
+		return fmt.Errorf(
+			"%d pages of the filter are damaged: start again to continue without them: %w", r.Damaged,
+			r.Damage,
+		)
 	}
 	return nil
 }
@@ -63,9 +69,15 @@ func (f *dataFlags) checkSort() error {
 	}
 	switch {
 	case f.Ledger == noLedger && has(ledgerFile):
-		return fmt.Errorf("%s has a ledger (%s), which --ledger none does not use: give another --data-dir", f.DataDir, ledgerFile)
+		return fmt.Errorf(
+			"%s has a ledger (%s), which --ledger none does not use: give another --data-dir", f.DataDir,
+			ledgerFile,
+		)
 	case f.Ledger != noLedger && has(filterFile):
-		return fmt.Errorf("%s has a filter without a ledger (%s): give --ledger none, or another --data-dir", f.DataDir, filterFile)
+		return fmt.Errorf(
+			"%s has a filter without a ledger (%s): give --ledger none, or another --data-dir", f.DataDir,
+			filterFile,
+		)
 	}
 	return nil
 }

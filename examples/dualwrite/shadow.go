@@ -22,7 +22,9 @@ const (
 
 // Hidden returns those of authors whom viewer must not see, in their order: either has blocked the
 // other.
-func (b *Blocks) Hidden(ctx context.Context, reads Reads, viewer string, authors []string, log *slog.Logger) ([]string, error) {
+func (b *Blocks) Hidden(
+	ctx context.Context, reads Reads, viewer string, authors []string, log *slog.Logger,
+) ([]string, error) {
 	switch reads {
 	case FeedFilter:
 		return b.filtered(ctx, viewer, authors)
@@ -36,7 +38,10 @@ func (b *Blocks) Hidden(ctx context.Context, reads Reads, viewer string, authors
 		if err != nil {
 			log.WarnContext(ctx, "shadow read failed", "error", err)
 		} else if !slices.Equal(hidden, other) {
-			log.WarnContext(ctx, "shadow read differs", "candidates", len(authors), "sets", len(hidden), "feedfilter", len(other))
+			log.WarnContext(
+				ctx, "shadow read differs", "candidates", len(authors), "sets", len(hidden), "feedfilter",
+				len(other),
+			)
 		}
 		return hidden, nil
 	default:
@@ -73,7 +78,9 @@ func (b *Blocks) filtered(ctx context.Context, viewer string, authors []string) 
 	for i, author := range authors {
 		posts[i] = post{author, author}
 	}
-	body, err := json.Marshal(map[string]any{"viewer": viewer, "posts": posts, "kinds": []string{"block"}})
+	body, err := json.Marshal(
+		map[string]any{"viewer": viewer, "posts": posts, "kinds": []string{"block"}},
+	)
 	if err != nil {
 		return nil, err
 	}

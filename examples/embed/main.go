@@ -42,7 +42,10 @@ func run(ctx context.Context, args []string) (err error) {
 	switch len(args) {
 	case 1:
 		memory := &favfilter.Memory{} // pages of the ledger are built again after a restart
-		file, err := pagefile.Open(ctx, filepath.Join(args[0], "windows.db"), memory, favfilter.PageID.IsValue, seen.Check, c.Logger)
+		file, err := pagefile.Open(
+			ctx, filepath.Join(args[0], "windows.db"), memory, favfilter.PageID.IsValue, seen.Check,
+			c.Logger,
+		)
 		if err != nil {
 			return err
 		}

@@ -32,7 +32,9 @@ func main() {
 }
 
 func run(ctx context.Context, service string) error {
-	c, err := client.New(service, client.Options{Token: client.StaticToken(os.Getenv("FEEDFILTER_TOKEN"))})
+	c, err := client.New(
+		service, client.Options{Token: client.StaticToken(os.Getenv("FEEDFILTER_TOKEN"))},
+	)
 	if err != nil {
 		return err
 	}
@@ -47,7 +49,9 @@ func run(ctx context.Context, service string) error {
 	if err := checkFeed(ctx, c, "p9"); err != nil {
 		return err
 	}
-	why, err := c.Explain(ctx, client.ExplainRequest{Viewer: blocked, Post: client.Post{ID: "p1", Author: viewer}})
+	why, err := c.Explain(
+		ctx, client.ExplainRequest{Viewer: blocked, Post: client.Post{ID: "p1", Author: viewer}},
+	)
 	if err != nil {
 		return err
 	}

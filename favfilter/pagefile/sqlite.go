@@ -101,7 +101,9 @@ func (d *database) start(ctx context.Context) error {
 			return fmt.Errorf("make table: %w", err)
 		}
 	case id == applicationID && version != formatVersion:
-		return fmt.Errorf("%w: another file version: %d, this version reads %d", errForeign, version, formatVersion)
+		return fmt.Errorf(
+			"%w: another file version: %d, this version reads %d", errForeign, version, formatVersion,
+		)
 	case id != applicationID:
 		return fmt.Errorf("%w (application id %#x, version %d)", errForeign, id, version)
 	}
@@ -121,7 +123,9 @@ func (d *database) create(ctx context.Context) error {
 	}
 	return d.transaction(ctx, func(tx *sql.Tx) error {
 		_, err := tx.ExecContext(ctx, schemaSQL+
-			fmt.Sprintf(`; PRAGMA application_id = %d; PRAGMA user_version = %d`, applicationID, formatVersion))
+			fmt.Sprintf(
+				`; PRAGMA application_id = %d; PRAGMA user_version = %d`, applicationID, formatVersion,
+			))
 		return err
 	})
 }
@@ -172,7 +176,9 @@ func (d *database) write(ctx context.Context, rows []row) error {
 				if !r.expires.IsZero() {
 					expires = r.expires.UnixMicro()
 				}
-				_, err = upsert.ExecContext(ctx, r.id.Number, r.id.Part, expires, r.bits, append([]byte{}, r.collisions...))
+				_, err = upsert.ExecContext(
+					ctx, r.id.Number, r.id.Part, expires, r.bits, append([]byte{}, r.collisions...),
+				)
 			}
 			if err != nil {
 				return err
@@ -197,7 +203,8 @@ func (d *database) transaction(ctx context.Context, do func(*sql.Tx) error) erro
 // isDamage reports whether the operation that failed with err will fail again on this file.
 func isDamage(err error) bool {
 	code := primaryCode(err)
-	return code == sqlite3.SQLITE_CORRUPT || code == sqlite3.SQLITE_NOTADB || errors.Is(err, errForeign)
+	return code == sqlite3.SQLITE_CORRUPT || code == sqlite3.SQLITE_NOTADB ||
+		errors.Is(err, errForeign)
 }
 
 // primaryCode returns SQLite's primary result code in err, or 0 if there is none.

@@ -45,7 +45,8 @@ func (b *backoff) ask(kind string, page uint32) (works bool, err error) {
 		return true, nil
 	}
 	if now := time.Now(); now.Before(off.until) {
-		return false, fmt.Errorf("page %d: %w: %v", page, ErrUnavailable, off.err) //nolint:errorlint // it is not this command's
+		//nolint:errorlint // it is not this command's
+		return false, fmt.Errorf("page %d: %w: %v", page, ErrUnavailable, off.err)
 	}
 	off.until = time.Now().Add(guardPause)
 	return false, nil

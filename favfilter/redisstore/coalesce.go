@@ -27,8 +27,9 @@ const (
 // A shared read begins after all of its calls have begun, so each call gets every write that was
 // acknowledged before it.
 type coalescer struct {
-	send  func(ctx context.Context, all []command) []*redis.Cmd // sends the commands in one pipeline
-	turns chan struct{}                                         // has an element for each read in progress
+	send func(ctx context.Context, all []command) []*redis.Cmd // sends the commands in one pipeline
+	// has an element for each read in progress
+	turns chan struct{}
 
 	mu   sync.Mutex
 	next *sharedRead // waits for its turn, and takes further calls; nil: none
@@ -62,7 +63,9 @@ func (c *coalescer) read(ctx context.Context, pages int, all []command) ([]*redi
 // join adds the commands to the next shared read, and returns the number of commands before them.
 // If no call waits and fewer than coalescedReads reads are in progress, it takes a turn and returns
 // nil.
-func (c *coalescer) join(ctx context.Context, pages int, all []command) (shared *sharedRead, first int) {
+func (c *coalescer) join(
+	ctx context.Context, pages int, all []command,
+) (shared *sharedRead, first int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.next == nil {

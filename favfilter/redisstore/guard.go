@@ -62,7 +62,8 @@ func Guard(client redis.UniversalClient, log *slog.Logger) *Breakers {
 	all := &Breakers{nodes: make(map[string]weak.Pointer[guard])}
 	if c, ok := client.(*redis.ClusterClient); ok {
 		sometimes := &rate.Sometimes{Interval: reloadPause}
-		reload := func(ctx context.Context) { sometimes.Do(func() { c.ReloadState(ctx) }) } // in the background
+		// in the background
+		reload := func(ctx context.Context) { sometimes.Do(func() { c.ReloadState(ctx) }) }
 		c.OnNewNode(func(node *redis.Client) {
 			node.AddHook(all.add(newGuard(node.Options().Addr, log, reload)))
 		})
@@ -119,9 +120,15 @@ func newGuard(addr string, log *slog.Logger, failed func(context.Context)) *guar
 	log = log.With("addr", addr)
 	return &guard{
 		addr: addr, failed: failed,
-		node:   newCircuit(log, isFailure, "a Redis node failed and is left alone for a while", "a Redis node is back"),
-		reads:  newCircuit(log, isRefusal, "a Redis node refuses reads", "a Redis node takes reads again"),
-		writes: newCircuit(log, isRefusal, "a Redis node refuses writes", "a Redis node takes writes again"),
+		node: newCircuit(
+			log, isFailure, "a Redis node failed and is left alone for a while", "a Redis node is back",
+		),
+		reads: newCircuit(
+			log, isRefusal, "a Redis node refuses reads", "a Redis node takes reads again",
+		),
+		writes: newCircuit(
+			log, isRefusal, "a Redis node refuses writes", "a Redis node takes writes again",
+		),
 	}
 }
 
@@ -161,7 +168,9 @@ type asking struct{}
 // do calls send, unless a breaker stops commands to the node or calls like that of ctx. send
 // returns the error of the commands as a whole, and the one to report to the breaker for their
 // access.
-func (g *guard) do(ctx context.Context, send func(context.Context) (err, access error)) (err error) {
+func (g *guard) do(
+	ctx context.Context, send func(context.Context) (err, access error),
+) (err error) {
 	if ctx.Value(asking{}) == g {
 		// These commands set up a connection for another command, and are part of that command.
 		err, _ = send(ctx)
@@ -199,7 +208,8 @@ func (g *guard) refuse(ctx context.Context, c *circuit) error {
 	g.failed(ctx)
 	// The cause is included as text and not wrapped, because the client would treat it as a network
 	// failure and retry.
-	return fmt.Errorf("%s: %w: %v", g.addr, ErrUnavailable, c.lastFailure()) //nolint:errorlint // see above
+	//nolint:errorlint // see above
+	return fmt.Errorf("%s: %w: %v", g.addr, ErrUnavailable, c.lastFailure())
 }
 
 // accessOf returns the error of commands to report for their access. A node that answered one of
@@ -216,7 +226,9 @@ func accessOf(err error, cmds ...redis.Cmder) error {
 
 // DialHook implements [redis.Hook].
 func (*guard) DialHook(next redis.DialHook) redis.DialHook {
-	return func(ctx context.Context, network, addr string) (net.Conn, error) { return next(ctx, network, addr) }
+	return func(ctx context.Context, network, addr string) (net.Conn, error) {
+		return next(ctx, network, addr)
+	}
 }
 
 // ProcessHook implements [redis.Hook].
@@ -236,7 +248,8 @@ func (g *guard) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proces
 			if slices.ContainsFunc(cmds, func(cmd redis.Cmder) bool { return cmd.Err() == nil }) {
 				return nil // the client would copy an error to the commands
 			}
-			return fmt.Errorf("%s: %w: %v", g.addr, ErrUnavailable, cmds[0].Err()) //nolint:errorlint // as in refuse
+			//nolint:errorlint // as in refuse
+			return fmt.Errorf("%s: %w: %v", g.addr, ErrUnavailable, cmds[0].Err())
 		}
 		err := g.do(ctx, func(ctx context.Context) (err, access error) {
 			err = next(ctx, cmds)

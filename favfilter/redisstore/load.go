@@ -22,13 +22,21 @@ func (s *Store) Load(
 	reads := make([]command, 0, 1+len(held))
 	for i, id := range ids {
 		if i == 0 || ids[i-1].Number != id.Number {
-			reads = append(reads, command{page: id.Number, args: append(make([]any, 0, 1+len(ids)-i), "mget")})
+			reads = append(
+				reads, command{page: id.Number, args: append(make([]any, 0, 1+len(ids)-i), "mget")},
+			)
 		}
 		last := &reads[len(reads)-1]
 		last.args = append(last.args, s.key(id, "bits"))
 	}
 	for _, id := range held {
-		reads = append(reads, command{page: id.Number, args: []any{"getrange", s.key(id, "bits"), 0, favfilter.HeaderBytes - 1}})
+		reads = append(
+			reads,
+			command{
+				page: id.Number,
+				args: []any{"getrange", s.key(id, "bits"), 0, favfilter.HeaderBytes - 1},
+			},
+		)
 	}
 	pages := len(ids) + len(held)
 	var cmds []*redis.Cmd
@@ -93,7 +101,10 @@ func (s *Store) LoadWhole(ctx context.Context, ids []favfilter.PageID) ([]favfil
 func (s *Store) readWhole(ctx context.Context, ids []favfilter.PageID) []*redis.Cmd {
 	reads := make([]command, len(ids))
 	for i, id := range ids {
-		reads[i] = command{page: id.Number, args: []any{"mget", s.key(id, "bits"), s.key(id, "regions")}}
+		reads[i] = command{
+			page: id.Number,
+			args: []any{"mget", s.key(id, "bits"), s.key(id, "regions")},
+		}
 	}
 	return s.send(ctx, "whole", reads)
 }
@@ -147,6 +158,10 @@ func statusOf(cmd *redis.Cmd) (favfilter.Status, error) {
 		return favfilter.Status{}, fmt.Errorf("the script answered the numbers %x: %w", reply[2], err)
 	}
 	return favfilter.Stored{
-		Header: []byte(reply[0]), Build: []byte(reply[1]), BitsLength: int(n[0]), RegionsLength: int(n[1]), Collided: int(n[2]),
+		Header:        []byte(reply[0]),
+		Build:         []byte(reply[1]),
+		BitsLength:    int(n[0]),
+		RegionsLength: int(n[1]),
+		Collided:      int(n[2]),
 	}.Status(), nil
 }

@@ -17,7 +17,8 @@ func isReply(err error) bool {
 
 // isFailure reports whether err is a failure of the node, as opposed to an answer.
 func isFailure(err error) bool {
-	return err != nil && (!isReplyItself(err) || begins(err, "WRONGPASS ", "NOAUTH ", "max number of clients "))
+	return err != nil &&
+		(!isReplyItself(err) || begins(err, "WRONGPASS ", "NOAUTH ", "max number of clients "))
 }
 
 // isReplyItself reports whether err is one reply of the node, and not an error that joins several
@@ -34,7 +35,8 @@ func isReplyItself(err error) bool {
 // isRefusal reports whether a node answers every command of the same kind with err while its state
 // lasts, and whether clients resend commands after err.
 func isRefusal(err error) bool {
-	return begins(err, "LOADING ", "CLUSTERDOWN ", "MASTERDOWN ", "READONLY ", "NOREPLICAS ") && !isUnserved(err)
+	return begins(err, "LOADING ", "CLUSTERDOWN ", "MASTERDOWN ", "READONLY ", "NOREPLICAS ") &&
+		!isUnserved(err)
 }
 
 // isUnserved reports whether err is the reply for keys in a slot that no node serves. That state
@@ -61,7 +63,9 @@ func begins(err error, prefixes ...string) bool {
 	if script, found := strings.CutPrefix(text, "Error running script "); found {
 		_, text, _ = strings.Cut(script, ": -")
 	}
-	return slices.ContainsFunc(prefixes, func(prefix string) bool { return strings.HasPrefix(text, prefix) })
+	return slices.ContainsFunc(prefixes, func(prefix string) bool {
+		return strings.HasPrefix(text, prefix)
+	})
 }
 
 // saysNothing reports whether err leaves it open whether the node works.

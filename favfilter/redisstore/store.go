@@ -55,8 +55,12 @@ func New(client redis.UniversalClient, name string) (*Store, error) {
 		return nil, fmt.Errorf("open page store: %w", err)
 	}
 	s := &Store{
-		client: client, name: name, shapes: make(map[favfilter.PageID]favfilter.Header),
-		apply: newScript("apply", applySource), replace: newScript("replace", replaceSource), peek: newScript("peek", peekSource),
+		client:  client,
+		name:    name,
+		shapes:  make(map[favfilter.PageID]favfilter.Header),
+		apply:   newScript("apply", applySource),
+		replace: newScript("replace", replaceSource),
+		peek:    newScript("peek", peekSource),
 	}
 	if _, single := client.(*redis.Client); single {
 		s.coalescer = &coalescer{send: s.sendReads, turns: make(chan struct{}, coalescedReads)}
@@ -120,7 +124,9 @@ func (s *Store) failed(to string, err error, ids ...favfilter.PageID) error {
 	case n <= few:
 		return fmt.Errorf("%s pages %v of filter %s in Redis: %w", to, ids, s.name, err)
 	default:
-		return fmt.Errorf("%s pages %v and %d more of filter %s in Redis: %w", to, ids[:few], n-few, s.name, err)
+		return fmt.Errorf(
+			"%s pages %v and %d more of filter %s in Redis: %w", to, ids[:few], n-few, s.name, err,
+		)
 	}
 }
 
@@ -138,7 +144,8 @@ func checkName(name string) error {
 		return fmt.Errorf("filter name %q: not 1 to %d bytes", name, maxNameBytes)
 	}
 	other := func(c rune) bool {
-		return !(c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '-' || c == '_' || c == '.')
+		return !(c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '-' ||
+			c == '_' || c == '.')
 	}
 	if strings.ContainsFunc(name, other) {
 		return fmt.Errorf("filter name %q: only letters, digits, '-', '_' and '.'", name)

@@ -46,7 +46,9 @@ func (s *Store) swapRound(ctx context.Context, pending []change) (again []change
 		}
 		*c.result = l.Apply(*c.Batch)
 		if c.result.State == favfilter.Applied && c.result.Version != l.Version {
-			calls = append(calls, s.replaceCall(&favfilter.Replacement{ID: c.ID, Page: l.Page, Seen: l.Version}))
+			calls = append(
+				calls, s.replaceCall(&favfilter.Replacement{ID: c.ID, Page: l.Page, Seen: l.Version}),
+			)
 			changed = append(changed, c)
 		}
 	}

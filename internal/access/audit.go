@@ -298,7 +298,8 @@ func (f *auditFile) sync() {
 	if !due {
 		return
 	}
-	if err := syncAudit(file); err != nil && !errors.Is(err, os.ErrClosed) { // a closed file is already synced
+	// a closed file is already synced
+	if err := syncAudit(file); err != nil && !errors.Is(err, os.ErrClosed) {
 		f.log.Error("audit log not synced to disk", "error", err)
 	}
 }

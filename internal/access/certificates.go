@@ -27,7 +27,12 @@ type Certificates struct {
 // OpenCertificates reads the files. To follow changes, the caller runs [Certificates.Watch].
 func OpenCertificates(files CertificateFiles, log *slog.Logger) (*Certificates, error) {
 	c := &Certificates{clients: files.ClientCA != ""}
-	c.reloader = reloader{what: "the certificate", names: []string{files.Cert, files.Key}, log: log, apply: c.apply}
+	c.reloader = reloader{
+		what:  "the certificate",
+		names: []string{files.Cert, files.Key},
+		log:   log,
+		apply: c.apply,
+	}
 	if c.clients {
 		c.names = append(c.names, files.ClientCA)
 	}
@@ -66,7 +71,9 @@ func serverConfig() *tls.Config {
 func (c *Certificates) Config() *tls.Config {
 	config := serverConfig()
 	config.SessionTicketsDisabled = c.clients
-	config.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) { return c.inForce.Load(), nil }
+	config.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) {
+		return c.inForce.Load(), nil
+	}
 	return config
 }
 

@@ -24,9 +24,10 @@ const (
 
 // ReloadStats counts reloads since the start.
 type ReloadStats struct {
-	Reloads  uint64 `json:"reloads"`  // changes that came into force
-	Failures uint64 `json:"failures"` // changes that were rejected, and times that the files were unreadable
-	Failing  bool   `json:"failing"`  // the last attempt failed, and older contents are in use
+	Reloads uint64 `json:"reloads"` // changes that came into force
+	// changes that were rejected, and times that the files were unreadable
+	Failures uint64 `json:"failures"`
+	Failing  bool   `json:"failing"` // the last attempt failed, and older contents are in use
 }
 
 // reloader applies changes of some files.
@@ -69,7 +70,10 @@ func (r *reloader) Reload(ctx context.Context) error {
 	r.seen, r.failed = contents, err
 	if err != nil {
 		r.stats.Failures++
-		r.log.ErrorContext(ctx, "reload failed, previous contents stay in force", "what", r.what, "files", r.names, "error", err)
+		r.log.ErrorContext(
+			ctx, "reload failed, previous contents stay in force", "what", r.what, "files", r.names,
+			"error", err,
+		)
 		return err
 	}
 	r.stats.Reloads++

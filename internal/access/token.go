@@ -35,7 +35,8 @@ func HashToken(token string) string {
 
 func parseHash(text string) (d digest, err error) {
 	digits, ok := strings.CutPrefix(text, hashPrefix)
-	if n, err := hex.Decode(d[:], []byte(digits[:min(len(digits), 2*len(d))])); !ok || err != nil || n != len(d) || len(digits) != 2*n {
+	if n, err := hex.Decode(d[:], []byte(digits[:min(len(digits), 2*len(d))])); !ok || err != nil ||
+		n != len(d) || len(digits) != 2*n {
 		return d, errors.New("must be sha256: and 64 hexadecimal digits")
 	}
 	if d == sha256.Sum256(nil) {
@@ -59,7 +60,9 @@ type Token struct {
 
 // Allows reports whether the token has one of the scopes. Without scopes, it returns true.
 func (t *Token) Allows(oneOf ...Scope) bool {
-	return len(oneOf) == 0 || slices.ContainsFunc(oneOf, func(s Scope) bool { return slices.Contains(t.Scopes, s) })
+	return len(oneOf) == 0 || slices.ContainsFunc(oneOf, func(s Scope) bool {
+		return slices.Contains(t.Scopes, s)
+	})
 }
 
 // Take counts a request and returns 0, if the rate allows it. Otherwise it returns the time until
@@ -68,7 +71,9 @@ func (t *Token) Take(now time.Time) (wait time.Duration) { return take(t.limiter
 
 // Charge counts n more requests, even beyond the rate. It returns the time until the rate allows
 // the next request.
-func (t *Token) Charge(now time.Time, n int) (wait time.Duration) { return charge(t.limiter, now, n) }
+func (t *Token) Charge(now time.Time, n int) (wait time.Duration) {
+	return charge(t.limiter, now, n)
+}
 
 // Rate limits how often something may be done. The zero value is no limit.
 type Rate struct {

@@ -46,7 +46,12 @@ func OpenTokens(c TokensConfig) (*Tokens, error) {
 		c.Now = time.Now
 	}
 	t := &Tokens{config: c}
-	t.reloader = reloader{what: "the token file", names: []string{c.File}, log: c.Logger, apply: t.apply}
+	t.reloader = reloader{
+		what:  "the token file",
+		names: []string{c.File},
+		log:   c.Logger,
+		apply: t.apply,
+	}
 	if err := t.open(); err != nil {
 		return nil, err
 	}
@@ -67,7 +72,12 @@ func (t *Tokens) apply(contents [][]byte) error {
 			r = t.config.Rate
 		}
 		k := &Token{
-			Name: e.Name, Scopes: e.Scopes, Expires: e.Expires, Errors: NewThrottle(), limiter: r.limiter(), rated: e.Rate != nil,
+			Name:    e.Name,
+			Scopes:  e.Scopes,
+			Expires: e.Expires,
+			Errors:  NewThrottle(),
+			limiter: r.limiter(),
+			rated:   e.Rate != nil,
 		}
 		k.digest, _ = parseHash(e.Hash) // ParseFile has checked it
 		if before := t.find(k.digest); before != nil {
@@ -165,7 +175,8 @@ func bearer(header string) (token string, ok bool) {
 		return "", false
 	}
 	for _, c := range []byte(token) {
-		if (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && strings.IndexByte("-._~+/=", c) < 0 {
+		if (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') &&
+			strings.IndexByte("-._~+/=", c) < 0 {
 			return "", false
 		}
 	}

@@ -111,16 +111,20 @@ func (c Checkpoint) pass(in io.Reader, format string) (hash.Hash, error) {
 		return sum, nil
 	}
 	if c.Format != format {
-		return nil, fmt.Errorf("an earlier import read the file as %s up to line %d: --restart reads it from the start as %s",
-			c.Format, c.Position.Line, format)
+		return nil, fmt.Errorf(
+			"an earlier import read the file as %s up to line %d: --restart reads it from the start as %s",
+			c.Format, c.Position.Line, format,
+		)
 	}
 	_, err := io.CopyN(sum, in, c.Position.Offset)
 	if err != nil && !errors.Is(err, io.EOF) {
 		return nil, err
 	}
 	if err != nil || !bytes.Equal(sum.Sum(nil), c.SHA256) {
-		return nil, fmt.Errorf("the file has changed before line %d, where an earlier import stopped: --restart reads it from the start",
-			c.Position.Line)
+		return nil, fmt.Errorf(
+			"the file has changed before line %d, where an earlier import stopped: --restart reads it from the start",
+			c.Position.Line,
+		)
 	}
 	return sum, nil
 }

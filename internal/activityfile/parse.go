@@ -81,7 +81,9 @@ func (r *Reader) parseCSV(line []byte) (activity.Activity, error) {
 	case err == nil:
 		r.columns = columns
 	case first && len(fields) == 1 && strings.ContainsAny(fields[0], ";\t|"):
-		err = fatalError{errors.New("no commas: columns must be separated by commas, not by semicolons, tabs or bars")}
+		err = fatalError{
+			errors.New("no commas: columns must be separated by commas, not by semicolons, tabs or bars"),
+		}
 	case first:
 		err = fatalError{fmt.Errorf("neither a header, %s, nor an activity: %w", wantHeader(), err)}
 	case slices.ContainsFunc(fields, namesColumn):
@@ -143,7 +145,9 @@ func isWords(id string) bool {
 
 func wantHeader() string {
 	names := columnNames()
-	return fmt.Sprintf("with %s, and optionally %s", strings.Join(names[:3], ","), strings.Join(names[3:], ","))
+	return fmt.Sprintf(
+		"with %s, and optionally %s", strings.Join(names[:3], ","), strings.Join(names[3:], ","),
+	)
 }
 
 // header returns the names of a header: distinct columns, in any order, that include the first
@@ -216,7 +220,9 @@ func Line(a activity.Activity) ([]byte, error) {
 	if a.Remove {
 		op = Remove
 	}
-	line, err := json.Marshal(record{a.User, a.Kind, a.Target, op, timeText(a.Since), timeText(a.Until)})
+	line, err := json.Marshal(
+		record{a.User, a.Kind, a.Target, op, timeText(a.Since), timeText(a.Until)},
+	)
 	return append(line, '\n'), err
 }
 

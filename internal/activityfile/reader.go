@@ -148,7 +148,12 @@ func (r *Reader) activity(line []byte) (activity.Activity, error) {
 // check returns the activity of a line. An until in the past is valid: the line may come from an
 // older export.
 func (r *Reader) check(rec record) (activity.Activity, error) {
-	a := activity.Activity{User: rec.User, Kind: rec.Kind, Target: rec.Target, Remove: rec.Op == Remove}
+	a := activity.Activity{
+		User:   rec.User,
+		Kind:   rec.Kind,
+		Target: rec.Target,
+		Remove: rec.Op == Remove,
+	}
 	if rec.Op != Add && rec.Op != Remove {
 		return a, fmt.Errorf("op: %q is neither add nor remove", rec.Op)
 	}

@@ -19,8 +19,9 @@ import (
 
 // These are the region and credentials of the client, from examples of AWS.
 const (
-	KeyID  = "AKIDEXAMPLE"
-	Secret = "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY" //nolint:gosec // an example of the documentation
+	KeyID = "AKIDEXAMPLE"
+	//nolint:gosec // an example of the documentation
+	Secret = "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY"
 	Region = "eu-test-1"
 )
 
@@ -80,7 +81,8 @@ func (a *AWS) Env() []string {
 	return []string{
 		"AWS_ENDPOINT_URL=" + a.URL(), "AWS_REGION=" + Region,
 		"AWS_ACCESS_KEY_ID=" + KeyID, "AWS_SECRET_ACCESS_KEY=" + Secret,
-		"AWS_EC2_METADATA_DISABLED=true", "AWS_CONFIG_FILE=/dev/null", "AWS_SHARED_CREDENTIALS_FILE=/dev/null",
+		"AWS_EC2_METADATA_DISABLED=true", "AWS_CONFIG_FILE=/dev/null",
+		"AWS_SHARED_CREDENTIALS_FILE=/dev/null",
 	}
 }
 
@@ -193,8 +195,13 @@ func writeError(w http.ResponseWriter, f failure, isJSON bool) {
 	}
 	w.Header().Set("Content-Type", "text/xml")
 	w.WriteHeader(f.status)
-	_, _ = fmt.Fprintf(w, "<ErrorResponse><Error><Type>Sender</Type><Code>%s</Code><Message>%s</Message></Error>"+
-		"<RequestId>r</RequestId></ErrorResponse>", f.code, message)
+	_, _ = fmt.Fprintf(
+		w,
+		"<ErrorResponse><Error><Type>Sender</Type><Code>%s</Code><Message>%s</Message></Error>"+
+			"<RequestId>r</RequestId></ErrorResponse>",
+		f.code,
+		message,
+	)
 }
 
 // xmlEndpoint is an endpoint in the query protocol.
@@ -224,7 +231,8 @@ func writeGroup(w http.ResponseWriter, id string, g Group) {
 		PrimaryEndpoint, ReaderEndpoint *xmlEndpoint
 	}
 	type group struct {
-		ReplicationGroupId, Status                                 string //nolint:revive,staticcheck // as AWS spells it
+		//nolint:revive,staticcheck // as AWS spells it
+		ReplicationGroupId, Status                                 string
 		ClusterEnabled, TransitEncryptionEnabled, AuthTokenEnabled bool
 		TransitEncryptionMode                                      string `xml:",omitempty"`
 		ConfigurationEndpoint                                      *xmlEndpoint
@@ -265,5 +273,7 @@ func writeXML(w http.ResponseWriter, action string, v any) {
 		return
 	}
 	w.Header().Set("Content-Type", "text/xml")
-	_, _ = fmt.Fprintf(w, "<%[1]sResponse><%[1]sResult>%[2]s</%[1]sResult></%[1]sResponse>", action, text)
+	_, _ = fmt.Fprintf(
+		w, "<%[1]sResponse><%[1]sResult>%[2]s</%[1]sResult></%[1]sResponse>", action, text,
+	)
 }

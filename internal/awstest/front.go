@@ -129,7 +129,8 @@ func (f *Front) serve(conns *servertest.Conns, conn net.Conn, accepted time.Time
 // signIn answers a command of a client that has not signed in. The token must not be signed in an
 // earlier second than the one in which the connection was accepted.
 func (f *Front) signIn(conn net.Conn, accepted time.Time, command []string) (bool, error) {
-	hello := len(command) == 5 && strings.EqualFold(command[0], "hello") && strings.EqualFold(command[2], "auth")
+	hello := len(command) == 5 && strings.EqualFold(command[0], "hello") &&
+		strings.EqualFold(command[2], "auth")
 	if !hello && (len(command) != 3 || !strings.EqualFold(command[0], "auth")) {
 		_, err := io.WriteString(conn, "-NOAUTH Authentication required.\r\n")
 		return false, err
@@ -150,7 +151,9 @@ func (f *Front) signIn(conn net.Conn, accepted time.Time, command []string) (boo
 	defer f.mu.Unlock()
 	if err != nil {
 		f.refused = append(f.refused, err)
-		_, err = io.WriteString(conn, "-WRONGPASS invalid username-password pair or user is disabled.\r\n")
+		_, err = io.WriteString(
+			conn, "-WRONGPASS invalid username-password pair or user is disabled.\r\n",
+		)
 		return false, err
 	}
 	f.signIns++

@@ -36,8 +36,13 @@ func CheckToken(token, name, user string, serverless bool, at time.Time) error {
 	day := signed.Format("20060102")
 	scope := day + "/" + Region + "/elasticache/aws4_request"
 	for key, want := range map[string]string{
-		"Action": "connect", "User": user, "ResourceType": resource, "X-Amz-Expires": "900", "X-Amz-SignedHeaders": "host",
-		"X-Amz-Algorithm": "AWS4-HMAC-SHA256", "X-Amz-Credential": KeyID + "/" + scope,
+		"Action":              "connect",
+		"User":                user,
+		"ResourceType":        resource,
+		"X-Amz-Expires":       "900",
+		"X-Amz-SignedHeaders": "host",
+		"X-Amz-Algorithm":     "AWS4-HMAC-SHA256",
+		"X-Amz-Credential":    KeyID + "/" + scope,
 	} {
 		if got := q.Get(key); got != want {
 			return fmt.Errorf("%s is %q, want %q", key, got, want)
@@ -48,7 +53,8 @@ func CheckToken(token, name, user string, serverless bool, at time.Time) error {
 	}
 	signature := q.Get("X-Amz-Signature")
 	q.Del("X-Amz-Signature")
-	canonical := "GET\n/\n" + strings.ReplaceAll(q.Encode(), "+", "%20") + "\nhost:" + host + "\n\nhost\n" + hash("")
+	canonical := "GET\n/\n" + strings.ReplaceAll(q.Encode(), "+", "%20") + "\nhost:" + host +
+		"\n\nhost\n" + hash("")
 	text := "AWS4-HMAC-SHA256\n" + q.Get("X-Amz-Date") + "\n" + scope + "\n" + hash(canonical)
 	key := []byte("AWS4" + Secret)
 	for _, part := range []string{day, Region, "elasticache", "aws4_request"} {

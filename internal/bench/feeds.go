@@ -23,7 +23,8 @@ const (
 type Feed struct {
 	Viewer string
 	Posts  []feed.Post
-	Drop   []bool // by candidate: the viewer has hidden or seen it, or there is a block between viewer and author
+	// by candidate: the viewer has hidden or seen it, or there is a block between viewer and author
+	Drop []bool
 }
 
 // Feeds returns feeds of n candidates for the viewers in turn, with at least 65,536 distinct keys
@@ -39,7 +40,10 @@ func (p *Population) Feeds(n int) []*Feed {
 		f := &Feed{Viewer: UserID(u), Posts: make([]feed.Post, n), Drop: make([]bool, n)}
 		for c := range f.Posts {
 			fresh++
-			f.Posts[c] = feed.Post{ID: "p" + strconv.Itoa(70_000_000_000+fresh), Author: "u" + strconv.Itoa(50_000_000+fresh)}
+			f.Posts[c] = feed.Post{
+				ID:     "p" + strconv.Itoa(70_000_000_000+fresh),
+				Author: "u" + strconv.Itoa(50_000_000+fresh),
+			}
 			f.Drop[c] = p.hit(&f.Posts[c], u, c, by[u], rng)
 		}
 		feeds[i] = f

@@ -45,7 +45,8 @@ type Call struct {
 func Interleave(ctx context.Context, d time.Duration, calls ...Call) ([]Samples, error) {
 	samples := make([]Samples, len(calls))
 	for i := range calls {
-		if _, err := calls[i].time(ctx, 0); err != nil { // not counted: it opens connections and fills caches
+		// not counted: it opens connections and fills caches
+		if _, err := calls[i].time(ctx, 0); err != nil {
 			return nil, err
 		}
 	}
@@ -62,7 +63,9 @@ func Interleave(ctx context.Context, d time.Duration, calls ...Call) ([]Samples,
 			}
 			samples[i] = append(samples[i], took)
 		}
-		counted = len(slices.MinFunc(samples, func(a, b Samples) int { return cmp.Compare(len(a), len(b)) }))
+		counted = len(slices.MinFunc(samples, func(a, b Samples) int {
+			return cmp.Compare(len(a), len(b))
+		}))
 	}
 	return samples, nil
 }

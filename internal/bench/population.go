@@ -47,8 +47,10 @@ type Population struct {
 // and at least one activity for each user.
 func NewPopulation(users, entries int, seed uint64) (*Population, error) {
 	if users < 3 || entries < users || users > 1e7 || entries > 1e9 {
-		return nil, fmt.Errorf("population of %d users and %d entries: want 3 to 10 million users, and 1 entry per user to 1 billion entries",
-			users, entries)
+		return nil, fmt.Errorf(
+			"population of %d users and %d entries: want 3 to 10 million users, and 1 entry per user to 1 billion entries",
+			users, entries,
+		)
 	}
 	p := &Population{Counts: make([]int32, users), seed: seed}
 	activities := float64(entries) * BlockEvery / (BlockEvery + 1)

@@ -8,14 +8,18 @@ import (
 
 // Ping returns a [Call] of PING.
 func Ping(client redis.UniversalClient) Call {
-	return Call{Name: "PING", Do: func(ctx context.Context, _ int) error { return client.Ping(ctx).Err() }}
+	return Call{Name: "PING", Do: func(ctx context.Context, _ int) error {
+		return client.Ping(ctx).Err()
+	}}
 }
 
 // Remove removes all keys of a filter from a server, or from all primaries of a cluster. It scans
 // all keys.
 func Remove(ctx context.Context, client redis.UniversalClient, filter string) error {
 	if cluster, ok := client.(*redis.ClusterClient); ok {
-		return cluster.ForEachMaster(ctx, func(ctx context.Context, node *redis.Client) error { return removeFrom(ctx, node, filter) })
+		return cluster.ForEachMaster(ctx, func(ctx context.Context, node *redis.Client) error {
+			return removeFrom(ctx, node, filter)
+		})
 	}
 	return removeFrom(ctx, client, filter)
 }

@@ -114,7 +114,9 @@ func (d *doctor) run(ctx context.Context, checks []check, tell func(Result) erro
 // make makes a check, within its limit and ctx.
 func (d *doctor) make(ctx context.Context, c check) finding {
 	if ctx.Err() != nil {
-		return fail("not checked: time limit reached", "Raise --timeout, or fix the failed checks above first.")
+		return fail(
+			"not checked: time limit reached", "Raise --timeout, or fix the failed checks above first.",
+		)
 	}
 	ctx, cancel := context.WithTimeout(ctx, c.limit)
 	defer cancel()

@@ -34,7 +34,9 @@ type finding struct {
 	todo   string // a sentence or two; "" if there is nothing to do
 }
 
-func okf(format string, args ...any) finding { return finding{OK, fmt.Sprintf(format, args...), ""} }
+func okf(format string, args ...any) finding {
+	return finding{OK, fmt.Sprintf(format, args...), ""}
+}
 
 func skip(found string) finding { return finding{Skip, found, ""} }
 
@@ -45,7 +47,8 @@ func fail(found, todo string) finding { return finding{Fail, found, todo} }
 // words returns an error on one line, with deadlines in plain words.
 func words(err error) string {
 	return strings.NewReplacer(
-		context.DeadlineExceeded.Error(), "no answer in time", os.ErrDeadlineExceeded.Error(), "no answer in time",
+		context.DeadlineExceeded.Error(), "no answer in time", os.ErrDeadlineExceeded.Error(),
+		"no answer in time",
 	).Replace(OneLine(err))
 }
 
@@ -54,7 +57,9 @@ func words(err error) string {
 // That line is left out where another one has the reason.
 func OneLine(err error) string {
 	text := strings.NewReplacer(":\n\t", ": ", "\n\t", "; ", "\n", "; ").Replace(err.Error())
-	return regexp.MustCompile(`\S+ \([^)]*\): tls error: server refused TLS connection; `).ReplaceAllString(text, "")
+	return regexp.MustCompile(
+		`\S+ \([^)]*\): tls error: server refused TLS connection; `,
+	).ReplaceAllString(text, "")
 }
 
 // printable makes text from a server safe for a terminal and for JSON.
@@ -93,7 +98,9 @@ func (d *doctor) each(judge func(*server) finding) finding {
 	case len(found) == n && len(slices.Compact(found)) == 1:
 		worst.found += fmt.Sprintf(" (all %d nodes)", n)
 	case len(of) > most:
-		worst.found = fmt.Sprintf("%s; and others (%d of %d nodes)", strings.Join(of[:most], "; "), len(of), n)
+		worst.found = fmt.Sprintf(
+			"%s; and others (%d of %d nodes)", strings.Join(of[:most], "; "), len(of), n,
+		)
 	default:
 		worst.found = fmt.Sprintf("%s (%d of %d nodes)", strings.Join(of, "; "), len(of), n)
 	}

@@ -47,8 +47,10 @@ func judgeDirectory(name string) finding {
 		return fail(fmt.Sprintf("%s is not writable: %v", there, err), todo)
 	}
 	if free, err := freeSpace(there); err == nil && free < least {
-		return fail(fmt.Sprintf("%s has %d KiB of free space, needs at least %d", there, free>>10, least>>10),
-			"Free some space, or enlarge the disk.")
+		return fail(
+			fmt.Sprintf("%s has %d KiB of free space, needs at least %d", there, free>>10, least>>10),
+			"Free some space, or enlarge the disk.",
+		)
 	}
 	return okf("%s", found)
 }
@@ -58,7 +60,10 @@ func judgeDirectory(name string) finding {
 func judgeFile(name string) finding {
 	for _, file := range []string{name, name + "-wal", name + ".lock"} {
 		if err := access(file, mayWrite); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return fail(fmt.Sprintf("%s is not writable: %v", file, err), "Make the service's user the owner of the file.")
+			return fail(
+				fmt.Sprintf("%s is not writable: %v", file, err),
+				"Make the service's user the owner of the file.",
+			)
 		}
 	}
 	return judgeDirectory(filepath.Dir(name))
@@ -77,14 +82,17 @@ func (d *doctor) checkLedger(ctx context.Context) finding {
 		return fail(words(err), "Check that the server runs, accepts connections from this machine, and has that database and user. "+
 			"A first start needs CREATE on the database.")
 	case err != nil && !absent:
-		return fail(words(err), "Check the file and its permissions, or correct --ledger or --data-dir.")
+		return fail(
+			words(err), "Check the file and its permissions, or correct --ledger or --data-dir.",
+		)
 	case !postgres:
 		if f := judgeFile(i.Name); f.status == Fail {
 			return f
 		}
 	}
 	if absent {
-		return warn("no ledger yet at "+i.Name, "Nothing before a first start: the service creates it, unless Redis has pages of another one. "+
+		return warn("no ledger yet at "+
+			i.Name, "Nothing before a first start: the service creates it, unless Redis has pages of another one. "+
 			"Otherwise correct --ledger or --data-dir.")
 	}
 	d.ledger = &i
@@ -103,9 +111,15 @@ func (d *doctor) judgeLedger(i ledger.Inspection) finding {
 	const crash = "Turn it on: a crash of the server may lose or damage acknowledged blocks."
 	switch {
 	case i.Standby:
-		return fail(found+", a standby", "Name the primary in --ledger, or all servers: of several hosts, the service uses the primary.")
+		return fail(
+			found+", a standby",
+			"Name the primary in --ledger, or all servers: of several hosts, the service uses the primary.",
+		)
 	case i.ReadOnly:
-		return fail(found+", read only", "Turn off default_transaction_read_only of the server, the database or the role.")
+		return fail(
+			found+", read only",
+			"Turn off default_transaction_read_only of the server, the database or the role.",
+		)
 	case i.Denied:
 		return fail(found+", but the user may not change its tables",
 			"Grant the user INSERT, UPDATE and DELETE on all tables of the schema, or make it their owner.")
@@ -115,8 +129,12 @@ func (d *doctor) judgeLedger(i ledger.Inspection) finding {
 	case i.Schema < i.Oldest:
 		return fail(fmt.Sprintf("%s, this program supports at least %d", found, i.Oldest),
 			"Start version 0.1.0 on it once, which migrates it.")
-	case has.Current != 0 && !slices.Contains([]uint32{0, created, has.Current, has.Building, has.Leaving}, d.Pages):
-		return fail(fmt.Sprintf("%s, but --pages is %d", found, d.Pages), fmt.Sprintf("Remove --pages, or give --pages %d.", now))
+	case has.Current != 0 &&
+		!slices.Contains([]uint32{0, created, has.Current, has.Building, has.Leaving}, d.Pages):
+		return fail(
+			fmt.Sprintf("%s, but --pages is %d", found, d.Pages),
+			fmt.Sprintf("Remove --pages, or give --pages %d.", now),
+		)
 	case i.Engine == "PostgreSQL" && !i.Fsync:
 		return warn(found+"; fsync is off", crash)
 	case i.Engine == "PostgreSQL" && !i.FullPageWrites:
@@ -150,11 +168,19 @@ func (d *doctor) sources(ctx context.Context) finding {
 	report, err := d.Source(ctx)
 	switch {
 	case err != nil:
-		return fail(words(err), "Check --source, and that the server runs and accepts connections from this machine.")
+		return fail(
+			words(err),
+			"Check --source, and that the server runs and accepts connections from this machine.",
+		)
 	case len(report.Problems) > 0:
-		return fail(report.Problems[0].What, "Run feedfilter follow --check: it prints all that is missing, as SQL.")
+		return fail(
+			report.Problems[0].What,
+			"Run feedfilter follow --check: it prints all that is missing, as SQL.",
+		)
 	}
-	all = append(all, fmt.Sprintf("PostgreSQL %s at --source, replication slot %s", report.Server, report.Slot))
+	all = append(
+		all, fmt.Sprintf("PostgreSQL %s at --source, replication slot %s", report.Server, report.Slot),
+	)
 	return finding{status, strings.Join(all, "; "), todo}
 }
 
@@ -192,14 +218,22 @@ func (d *doctor) pages(ctx context.Context) finding {
 			}
 		}
 	}
-	found := fmt.Sprintf("%d pages read, %d exist, %d damaged, %d of another ledger", len(ids), exist, damaged, foreign)
+	found := fmt.Sprintf(
+		"%d pages read, %d exist, %d damaged, %d of another ledger", len(ids), exist, damaged, foreign,
+	)
 	switch {
 	case exist+damaged == 0 && (d.ledger == nil || d.ledger.Empty):
 		return okf("%d pages read, none exists yet: activities create them", len(ids))
 	case damaged > 0:
-		return warn(found, "A running service rebuilds them. Make sure that nothing else writes keys that begin with fav:{"+d.Filter+"/.")
+		return warn(
+			found,
+			"A running service rebuilds them. Make sure that nothing else writes keys that begin with fav:{"+d.Filter+"/.",
+		)
 	case foreign > 0:
-		return warn(found, "A running service rebuilds them after a restore. Otherwise correct --ledger, --redis or --filter.")
+		return warn(
+			found,
+			"A running service rebuilds them after a restore. Otherwise correct --ledger, --redis or --filter.",
+		)
 	}
 	return okf("%s", found)
 }

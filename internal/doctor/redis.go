@@ -57,7 +57,8 @@ func (d *doctor) redis(ctx context.Context) finding {
 func (d *doctor) find(ctx context.Context) error {
 	cluster, ok := d.client.(*redis.ClusterClient)
 	if !ok {
-		d.servers = []*server{{addr: d.Redis, client: d.client.(*redis.Client)}} //nolint:forcetypeassert // the only other one
+		//nolint:forcetypeassert // the only other one
+		d.servers = []*server{{addr: d.Redis, client: d.client.(*redis.Client)}}
 		return d.servers[0].ask(ctx)
 	}
 	var mu sync.Mutex
@@ -87,7 +88,8 @@ func (s *server) ask(ctx context.Context) error {
 
 // read reads lines of name:value. Servers may refuse the command to the service's user.
 func (s *server) read(text string, err error) error {
-	if err != nil && !redis.HasErrorPrefix(err, "NOPERM") && !redis.HasErrorPrefix(err, "unknown command") {
+	if err != nil && !redis.HasErrorPrefix(err, "NOPERM") &&
+		!redis.HasErrorPrefix(err, "unknown command") {
 		return err
 	}
 	for line := range strings.Lines(text) {
@@ -174,7 +176,10 @@ func judgePlain(addr net.Addr) finding {
 	case tcp.IP.IsLoopback() || tcp.IP.IsPrivate() || tcp.IP.IsLinkLocalUnicast():
 		return okf("none, on a private network")
 	}
-	return warn("none, and "+tcp.IP.String()+" is a public address", "Enable TLS on the server, and use rediss:// in --redis.")
+	return warn(
+		"none, and "+tcp.IP.String()+" is a public address",
+		"Enable TLS on the server, and use rediss:// in --redis.",
+	)
 }
 
 // topology judges the role of each server, its replicas, and its view of its cluster.
@@ -196,20 +201,28 @@ func (d *doctor) judgeTopology(s *server) finding {
 	state := cmp.Or(s.info["cluster_state"], "ok")
 	found := fmt.Sprintf("primary, replicas: %d", replicas)
 	if counted {
-		found += fmt.Sprintf(", cluster %s, %d of %d slots assigned, %d on unreachable nodes", state, assigned, slots, failing+suspect)
+		found += fmt.Sprintf(
+			", cluster %s, %d of %d slots assigned, %d on unreachable nodes", state, assigned, slots,
+			failing+suspect,
+		)
 	}
 	switch {
 	case cmp.Or(s.info["server_mode"], s.info["redis_mode"]) == "sentinel": // of Valkey, of Redis
 		return fail("a sentinel", "Use redis+sentinel://<host>:<port>/<primary> in --redis.")
 	case s.info["cluster_enabled"] == "1" && !asCluster:
-		return fail("a node of a cluster", "Use redis+cluster://<host>:<port>, or rediss+cluster:// for TLS, in --redis.")
+		return fail(
+			"a node of a cluster",
+			"Use redis+cluster://<host>:<port>, or rediss+cluster:// for TLS, in --redis.",
+		)
 	case s.info["role"] == "":
 		return skip("not reported")
 	case s.info["role"] != "master":
 		return fail("a replica of "+net.JoinHostPort(s.info["master_host"], s.info["master_port"]),
 			"Name the primary in --redis, or its sentinels or cluster. If it does, a failover is in progress: run doctor again.")
 	case counted && assigned < slots:
-		return fail(found, "Assign the unserved slots (redis-cli --cluster fix): pages in them cannot be stored.")
+		return fail(
+			found, "Assign the unserved slots (redis-cli --cluster fix): pages in them cannot be stored.",
+		)
 	case state != "ok" || failing > 0:
 		return fail(found, "Restart the failed nodes, or fail over to their replicas.")
 	case suspect > 0:
@@ -241,7 +254,9 @@ func (d *doctor) judgeMemory(s *server) finding {
 	found, percent := fmt.Sprintf("%.1f MiB used, no limit set", float64(used)/mib), 0.0
 	if limit > 0 {
 		percent = float64(used) / float64(limit) * 100
-		found = fmt.Sprintf("%.1f of %.1f MiB used, %.0f %%", float64(used)/mib, float64(limit)/mib, percent)
+		found = fmt.Sprintf(
+			"%.1f of %.1f MiB used, %.0f %%", float64(used)/mib, float64(limit)/mib, percent,
+		)
 	}
 	found += fmt.Sprintf(", policy %s, %d keys evicted since the server started", policy, evicted)
 	switch {
@@ -250,11 +265,17 @@ func (d *doctor) judgeMemory(s *server) finding {
 	case strings.HasPrefix(policy, "allkeys"):
 		return fail(found, "Set maxmemory-policy noeviction: "+d.lost())
 	case percent > full:
-		return warn(found, "Give the server more memory, or spread the pages over more nodes: a full server refuses writes.")
+		return warn(
+			found,
+			"Give the server more memory, or spread the pages over more nodes: a full server refuses writes.",
+		)
 	case evicted > 0:
 		return warn(found, "Give the server more memory: "+d.lost())
 	case strings.HasPrefix(policy, "volatile") && !d.Serverless:
-		return warn(found, "Set maxmemory-policy noeviction: `seen` windows may be evicted early; blocks are not.")
+		return warn(
+			found,
+			"Set maxmemory-policy noeviction: `seen` windows may be evicted early; blocks are not.",
+		)
 	}
 	return okf("%s", found)
 }
@@ -298,7 +319,8 @@ func (s *server) atomic(ctx context.Context, key string) error {
 				return nil
 			})
 			for i, one := range sent {
-				counts[caller*each+i] = fmt.Sprint(one.(*redis.Cmd).Val()) //nolint:forcetypeassert // as EVAL has
+				//nolint:forcetypeassert // as EVAL has
+				counts[caller*each+i] = fmt.Sprint(one.(*redis.Cmd).Val())
 			}
 		})
 	}
@@ -334,7 +356,9 @@ func (d *doctor) commands(ctx context.Context) finding {
 		if err != nil {
 			return d.fail(err)
 		}
-		return okf("MGET, EVAL, EVALSHA and the commands in scripts work; concurrent scripts lost no update")
+		return okf(
+			"MGET, EVAL, EVALSHA and the commands in scripts work; concurrent scripts lost no update",
+		)
 	})
 }
 
@@ -378,7 +402,8 @@ func (d *doctor) fail(err error) finding {
 		{"DENIED", "Set a password, or turn protected mode off: the server accepts only connections from its own machine."},
 		{"max number of clients", "Raise maxclients of the server, or use fewer connections (pool_size=<n> in the query of --redis)."},
 		{"secretsmanager|secret ", "Put the token into the secret, and let this process read it (secretsmanager:GetSecretValue)."},
-		{"NOPERM|permission|can't run this command", "Grant the user the permissions of the service: " + AccessRule(d.Filter) + "."},
+		{"NOPERM|permission|can't run this command", "Grant the user the permissions of the service: " +
+			AccessRule(d.Filter) + "."},
 		{"cluster support disabled", "Use redis:// or rediss:// in --redis: the server is not a node of a cluster."},
 		{"READONLY|MASTERDOWN", "Name the primary in --redis."},
 		{"not atomic", "Use a server that runs scripts one at a time, or set it to: otherwise pages break under load. " +
@@ -403,6 +428,7 @@ func (d *doctor) fail(err error) finding {
 
 // AccessRule returns the permissions that a filter with that name needs, as a rule for ACL SETUSER.
 func AccessRule(filter string) string {
-	return "~fav:{" + filter + "/* +auth +hello +ping +client|setname +command +info +cluster|slots +cluster|info +asking +readonly " +
+	return "~fav:{" + filter +
+		"/* +auth +hello +ping +client|setname +command +info +cluster|slots +cluster|info +asking +readonly " +
 		"+mget +get +getrange +strlen +bitcount +bitfield +set +setrange +del +persist +eval +evalsha"
 }

@@ -46,7 +46,10 @@ func New(t testing.TB, kind Kind, secure *tls.Config) *Cache {
 	c := &Cache{t: t, kind: kind, rules: newRules(kind), secure: secure, times: make(map[string]int)}
 	t.Cleanup(func() {
 		if forbidden := c.Violations(); len(forbidden) > 0 {
-			t.Errorf("elasticachetest: a %v cache refuses what was sent:\n%s", kind, strings.Join(forbidden, "\n"))
+			t.Errorf(
+				"elasticachetest: a %v cache refuses what was sent:\n%s", kind,
+				strings.Join(forbidden, "\n"),
+			)
 		}
 	})
 	return c

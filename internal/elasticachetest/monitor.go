@@ -194,7 +194,9 @@ func (w *watcher) called(args []string) {
 	}
 	for i := int(info.FirstKeyPos); i <= last && i < len(args); i += int(info.StepCount) {
 		if !slices.Contains(w.declared, args[i]) {
-			w.cache.violatedf("the key %.100q, which is not declared, in the script %s", args[i], w.script)
+			w.cache.violatedf(
+				"the key %.100q, which is not declared, in the script %s", args[i], w.script,
+			)
 		}
 	}
 }

@@ -145,7 +145,8 @@ func (l *link) run() error {
 			if err := q.Write(l.out); err != nil {
 				return err
 			}
-			_, err := io.Copy(struct{ io.Writer }{l.out}, l.in) // hides ReadFrom, which must not meet a flush
+			// hides ReadFrom, which must not meet a flush
+			_, err := io.Copy(struct{ io.Writer }{l.out}, l.in)
 			return err
 		}
 		if l.plain && name != "ping" { // replicas begin with it
@@ -161,7 +162,8 @@ func (l *link) run() error {
 // isReplication reports whether the command turns the connection into that of a replica.
 func (l *link) isReplication(name string, q Request) bool {
 	_, secure := l.client.(*tls.Conn)
-	return !secure && name == "replconf" && strings.EqualFold(q.arg(1), "listening-port") && l.cache.isReplica(q.arg(2))
+	return !secure && name == "replconf" && strings.EqualFold(q.arg(1), "listening-port") &&
+		l.cache.isReplica(q.arg(2))
 }
 
 // pass sends the command. In place of a forbidden one it sends a command that the server answers
@@ -178,7 +180,8 @@ func (l *link) pass(q Request, v verdict) error {
 	}
 	l.cache.violatedf("%s", v.why)
 	if l.queued {
-		return Request{q.arg(0) + "?"}.Write(l.out) // an unknown command; a transaction would queue a script
+		// an unknown command; a transaction would queue a script
+		return Request{q.arg(0) + "?"}.Write(l.out)
 	}
 	return Request{"EVAL", refuse, "0", v.says}.Write(l.out)
 }

@@ -70,7 +70,9 @@ func readNumber(r *bufio.Reader, kind byte, limit int) (int, error) {
 		case err != nil:
 			return 0, err
 		case len(digits) == 0 && c != kind:
-			return 0, fmt.Errorf("%w: %q where %q begins an argument; inline commands are refused", errProtocol, c, kind)
+			return 0, fmt.Errorf(
+				"%w: %q where %q begins an argument; inline commands are refused", errProtocol, c, kind,
+			)
 		case c == '\r':
 			n, err := strconv.Atoi(string(digits[1:]))
 			if err != nil || n < -1 || n > limit || strconv.Itoa(n) != string(digits[1:]) {

@@ -89,9 +89,15 @@ func (r rules) command(name, sub string) verdict {
 	both := command + " " + strings.ToLower(sub)
 	switch {
 	case r.lacks[command]:
-		return verdict{why: command, says: fmt.Sprintf("ERR unknown command '%s', with args beginning with: ", name)}
+		return verdict{
+			why:  command,
+			says: fmt.Sprintf("ERR unknown command '%s', with args beginning with: ", name),
+		}
 	case r.lacks[both]:
-		return verdict{why: both, says: fmt.Sprintf("ERR unknown subcommand '%s'. Try %s HELP.", sub, strings.ToUpper(name))}
+		return verdict{
+			why:  both,
+			says: fmt.Sprintf("ERR unknown subcommand '%s'. Try %s HELP.", sub, strings.ToUpper(name)),
+		}
 	}
 	return verdict{}
 }
@@ -120,11 +126,16 @@ func (r rules) request(q Request) verdict {
 	size := len(q.arg(script))
 	switch {
 	case len(q) > maxArguments:
-		return refused("%s with %d arguments, its name included: at most %d are taken", name, len(q), maxArguments)
+		return refused(
+			"%s with %d arguments, its name included: at most %d are taken", name, len(q), maxArguments,
+		)
 	case script > 0 && size > maxScript:
 		return refused("%s of %d bytes: at most %d are taken", name, size, maxScript)
 	case script == 1 && len(q) > 2 && !isCount(q.arg(2)):
-		return verdict{why: name + " without keys", says: "ERR Lua scripts without any input keys are not supported."}
+		return verdict{
+			why:  name + " without keys",
+			says: "ERR Lua scripts without any input keys are not supported.",
+		}
 	}
 	return verdict{}
 }

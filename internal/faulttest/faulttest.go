@@ -63,7 +63,9 @@ func Do[T any](f *Faults, call func() (T, error)) (T, error) { //nolint:ireturn 
 }
 
 // Around makes calls of a ledger fail: see [ledger.Ledger.Around]. Every call counts but Ping.
-func (f *Faults) Around(ctx context.Context, c *ledger.Call, next func(ctx context.Context) error) error {
+func (f *Faults) Around(
+	ctx context.Context, c *ledger.Call, next func(ctx context.Context) error,
+) error {
 	if c.Operation == "ping" {
 		return next(ctx)
 	}
@@ -112,7 +114,9 @@ func (s Store) Replace(ctx context.Context, r favfilter.Replacement) (bool, erro
 
 // Apply counts, and may fail for all of its batches.
 func (s Store) Apply(ctx context.Context, batches []favfilter.Batch) []favfilter.Result {
-	results, err := Do(s.Faults, func() ([]favfilter.Result, error) { return s.Store.Apply(ctx, batches), nil })
+	results, err := Do(s.Faults, func() ([]favfilter.Result, error) {
+		return s.Store.Apply(ctx, batches), nil
+	})
 	if err != nil {
 		results = make([]favfilter.Result, len(batches))
 		for i := range results {

@@ -55,7 +55,9 @@ func tampered(t testing.TB, l *ledger.Ledger, store favfilter.Store, lost, madeU
 	for _, line := range madeUp {
 		page.Insert(Key(seed, line))
 	}
-	done, err := store.Replace(t.Context(), favfilter.Replacement{Page: page, Seen: loaded[0].Version})
+	done, err := store.Replace(
+		t.Context(), favfilter.Replacement{Page: page, Seen: loaded[0].Version},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}

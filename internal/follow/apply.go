@@ -51,10 +51,14 @@ type recording struct {
 	mending *mending // it records what an audit has found, and no part of the stream; nil: it does
 }
 
-func newApplier(f *Follower, src *activity.Source, at position, again replay, events <-chan event, w *watcher) *applier {
+func newApplier(
+	f *Follower, src *activity.Source, at position, again replay, events <-chan event, w *watcher,
+) *applier {
 	g := newGroup(at, again, &f.group)
 	return &applier{
-		f: f, src: src, events: events, group: g, at: at, audited: at.audited, alone: alone{pause: moveEvery},
+		f: f, src: src, events: events, group: g, at: at, audited: at.audited, alone: alone{
+			pause: moveEvery,
+		},
 		looks: looks{begin: w.begin, ended: w.ended, proved: g.whole, sum: at.catalog},
 	}
 }
@@ -205,7 +209,9 @@ func (a *applier) mend(ctx context.Context, m *mending) {
 		return
 	}
 	at := a.at
-	found := changesOf(slices.DeleteFunc(m.found, func(one finding) bool { return a.touched.has(one.side) }))
+	found := changesOf(slices.DeleteFunc(m.found, func(one finding) bool {
+		return a.touched.has(one.side)
+	}))
 	a.recording = &recording{mark: mark{to: at}, ended: make(chan error, 1), mending: m}
 	go func(ended chan<- error) { ended <- a.src.Record(ctx, at.text(), found) }(a.recording.ended)
 }
@@ -244,7 +250,9 @@ func (a *applier) recorded(ctx context.Context, err error) error {
 	}
 	if err != nil {
 		if ctx.Err() == nil && a.f.group.failed(r.changes, err) {
-			a.f.log.WarnContext(ctx, "the ledger is slow: recording in smaller groups", "changes", a.f.group.most())
+			a.f.log.WarnContext(
+				ctx, "the ledger is slow: recording in smaller groups", "changes", a.f.group.most(),
+			)
 		}
 		return err // whether the ledger has the group is not known: a new lease tells
 	}

@@ -38,7 +38,9 @@ var (
 	// errOpen means that a read waited too long for transactions that were open when it began.
 	errOpen = errors.New("a transaction of the source does not end")
 	// errInTheWay ends an audit that somebody waits for.
-	errInTheWay = errors.New("somebody waits for the transaction that reads the tables, such as ALTER TABLE")
+	errInTheWay = errors.New(
+		"somebody waits for the transaction that reads the tables, such as ALTER TABLE",
+	)
 	// errBusy means that the stream changes more activities of a part than an audit remembers.
 	errBusy = errors.New("the source changes too many activities meanwhile")
 )
@@ -104,7 +106,8 @@ func (u *auditor) audit(ctx context.Context) error {
 	began, found := u.f.recorder.Now(), newFindings()
 	err := u.slices(ctx, found)
 	u.f.figures.count(found)
-	for _, kind := range slices.Sorted(maps.Keys(found.kinds)) { // mended, but for the last group if it failed
+	// mended, but for the last group if it failed
+	for _, kind := range slices.Sorted(maps.Keys(found.kinds)) {
 		u.f.log.WarnContext(ctx, "the ledger differed from the source: recorded as the source has it",
 			append([]any{"kind", kind}, found.kinds[kind].attributes()...)...)
 	}
@@ -148,10 +151,18 @@ func (u *auditor) slice(ctx context.Context, from int, found *findings) (end int
 	u.touched.begin(from)
 	defer u.touched.end()
 	r := &reading{
-		slot: u.f.source.name + "_resync", from: from, known: u.known, server: u.server, touched: u.touched, found: found,
-		refuse: u.f.invalid.refuse, size: auditGroup,
+		slot:    u.f.source.name + "_resync",
+		from:    from,
+		known:   u.known,
+		server:  u.server,
+		touched: u.touched,
+		found:   found,
+		refuse:  u.f.invalid.refuse,
+		size:    auditGroup,
 		mirrors: true,
-		record:  func(ctx context.Context, group []finding) error { return u.send(ctx, &mending{found: group}) },
+		record: func(ctx context.Context, group []finding) error {
+			return u.send(ctx, &mending{found: group})
+		},
 	}
 	if !u.f.options.Resync {
 		r.patience, r.pace.rate = u.f.limits.patience, auditRate
@@ -218,7 +229,9 @@ func (u *auditor) send(ctx context.Context, m *mending) error {
 
 // report logs that a comparison has ended.
 func (f *Follower) report(ctx context.Context, found *findings) {
-	f.log.InfoContext(ctx, "compared source and ledger", "differences", found.differences(), "same", found.equal)
+	f.log.InfoContext(
+		ctx, "compared source and ledger", "differences", found.differences(), "same", found.equal,
+	)
 }
 
 // remedy says what to do about an audit that failed.

@@ -314,7 +314,9 @@ type glance struct {
 // glance reads what there is to know of the known catalog. Both queries go out at once. Each sees
 // what is committed when it begins, which is the isolation level of the connection: so what the
 // first sees as ended is visible to the second.
-func (s *source) glance(ctx context.Context, conn *pgx.Conn, known *catalog) (now glance, err error) {
+func (s *source) glance(
+	ctx context.Context, conn *pgx.Conn, known *catalog,
+) (now glance, err error) {
 	changes, versions := changingSQL, versionsSQL
 	if publishesSchemas(conn) {
 		changes, versions = changingSchemasSQL, versionsSchemasSQL

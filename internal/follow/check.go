@@ -86,7 +86,9 @@ func (c *inspection) readReplication(ctx context.Context) error {
 func (c *inspection) readPrepared(ctx context.Context) error {
 	all, err := preparedTransactions(ctx, c.conn)
 	for i := range all {
-		c.Notes = append(c.Notes, "a new replication slot waits for "+all[i].String()+": "+all[i].remedy())
+		c.Notes = append(
+			c.Notes, "a new replication slot waits for "+all[i].String()+": "+all[i].remedy(),
+		)
 	}
 	return err
 }

@@ -134,7 +134,14 @@ type given struct {
 
 // compare compares the parts from r.from on with the ledger, and sets r.end.
 func (f *Follower) compare(ctx context.Context, src *activity.Source, r *reading, s *spill) error {
-	c := &comparison{reading: r, f: f, spill: s, part: r.from - 1, seed: maphash.MakeSeed(), passed: make(map[uint64]struct{})}
+	c := &comparison{
+		reading: r,
+		f:       f,
+		spill:   s,
+		part:    r.from - 1,
+		seed:    maphash.MakeSeed(),
+		passed:  make(map[uint64]struct{}),
+	}
 	kinds, in := f.options.Tables.Kinds(), partsOf(src)
 	err := src.Export(ctx, uint64(r.from)<<spillShift, func(a activity.Activity, mirror bool) error {
 		if err := r.pace.row(ctx); err != nil {
@@ -237,7 +244,12 @@ func (c *comparison) pass(ctx context.Context, of side, rows given, count func()
 	}
 	count()
 	c.group = append(c.group, finding{of, activity.SourceChange{
-		User: of.user, Kind: of.kind, Target: of.target, At: c.f.recorder.Now(), Added: rows.spans, Whole: true,
+		User:   of.user,
+		Kind:   of.kind,
+		Target: of.target,
+		At:     c.f.recorder.Now(),
+		Added:  rows.spans,
+		Whole:  true,
 	}})
 	if len(c.group) < c.size {
 		return nil

@@ -16,7 +16,14 @@ import (
 var errLacks = errors.New("the stream lacks changes")
 
 func (m *mapped) change(at time.Time, removed, added []ledger.Span) activity.SourceChange {
-	return activity.SourceChange{User: m.user, Kind: m.kind, Target: m.target, At: at, Removed: removed, Added: added}
+	return activity.SourceChange{
+		User:    m.user,
+		Kind:    m.kind,
+		Target:  m.target,
+		At:      at,
+		Removed: removed,
+		Added:   added,
+	}
 }
 
 // mapper makes changes of activities from changes of rows.
@@ -191,7 +198,9 @@ func (d *decoder) decode(m pglogrepl.Message) ([]activity.SourceChange, error) {
 // updates and deletes.
 func (d *decoder) learn(m *pglogrepl.RelationMessage) error {
 	r := &relation{
-		tables: d.named(m.Namespace, m.RelationName), name: m.Namespace + "." + m.RelationName, full: m.ReplicaIdentity == 'f',
+		tables: d.named(m.Namespace, m.RelationName),
+		name:   m.Namespace + "." + m.RelationName,
+		full:   m.ReplicaIdentity == 'f',
 	}
 	if was, read := d.roots[m.RelationID]; read && was != r.name || !read && len(r.tables) > 0 {
 		return fmt.Errorf("%w: %s is not the table that was read", errAltered, r.name)
@@ -208,7 +217,9 @@ func (d *decoder) learn(m *pglogrepl.RelationMessage) error {
 			case !found:
 				return fmt.Errorf("%w: table %s has no column %q any more", errAltered, r.name, column)
 			case !old:
-				return fmt.Errorf("%w: table %s: column %q is not in the replica identity", errAltered, r.name, column)
+				return fmt.Errorf(
+					"%w: table %s: column %q is not in the replica identity", errAltered, r.name, column,
+				)
 			}
 		}
 	}
@@ -217,7 +228,9 @@ func (d *decoder) learn(m *pglogrepl.RelationMessage) error {
 }
 
 // row returns the changes of an old row, of which the stream has the kind, that becomes a new one.
-func (d *decoder) row(id uint32, kind uint8, before, after *pglogrepl.TupleData) (all []activity.SourceChange, err error) {
+func (d *decoder) row(
+	id uint32, kind uint8, before, after *pglogrepl.TupleData,
+) (all []activity.SourceChange, err error) {
 	r := d.relations[id]
 	switch {
 	case r == nil:
@@ -228,8 +241,12 @@ func (d *decoder) row(id uint32, kind uint8, before, after *pglogrepl.TupleData)
 	var invalid error
 	for _, t := range r.tables {
 		// The root describes its partitions, of which one may have a key. No column of a key is NULL.
-		if r.full && kind == pglogrepl.UpdateMessageTupleTypeKey && before != nil && !r.row(before, nil).hasAll(t.columns()) {
-			return nil, fmt.Errorf("%w: old values of %s are not in the stream: a partition has another replica identity", errAltered, r.name)
+		if r.full && kind == pglogrepl.UpdateMessageTupleTypeKey && before != nil &&
+			!r.row(before, nil).hasAll(t.columns()) {
+			return nil, fmt.Errorf(
+				"%w: old values of %s are not in the stream: a partition has another replica identity",
+				errAltered, r.name,
+			)
 		}
 		changes, err := d.changes(t, d.at, r.row(before, nil), r.row(after, before))
 		if _, bad := errors.AsType[*rowError](err); bad {

@@ -139,7 +139,9 @@ var (
 		"Set debezium.source.provide.transaction.metadata=true")
 	errMany = fmt.Errorf("more than %d events are at one place of the log: "+
 		"set debezium.source.provide.transaction.metadata=true, or binlog_transaction_compression=OFF", maxWindow)
-	errRepeat = errors.New("a transaction was sent again from its middle, with equal events: take a new snapshot")
+	errRepeat = errors.New(
+		"a transaction was sent again from its middle, with equal events: take a new snapshot",
+	)
 )
 
 // arrival is an event of the log as it arrives.
@@ -156,7 +158,8 @@ func (p *eventPosition) pass(x arrival, now time.Time) (isNew bool, err error) {
 	switch {
 	case order == same:
 		isNew, err = p.another(x.near, known)
-	case order == later && to.gtid != gtid{} && to.gtid == p.last.gtid: // a transaction may do the same twice
+	// a transaction may do the same twice
+	case order == later && to.gtid != gtid{} && to.gtid == p.last.gtid:
 		isNew = true
 	case known:
 		isNew = false

@@ -24,8 +24,9 @@ func (e *Event) row(t *Table, member string, object jsontext.Value, old row) (ro
 	texts := make(map[string]*string)
 	for _, column := range t.columns() {
 		value := values[column]
-		if kind := value.Kind(); t.isID(column) && (kind == jsontext.KindTrue || kind == jsontext.KindFalse ||
-			kind == jsontext.KindNumber && !isWhole(string(value))) {
+		if kind := value.Kind(); t.isID(column) &&
+			(kind == jsontext.KindTrue || kind == jsontext.KindFalse ||
+				kind == jsontext.KindNumber && !isWhole(string(value))) {
 			return nil, &rowError{
 				t.Table, []cell{{column, string(value)}},
 				errors.New("an id is a whole number such as 15, or a string"), reasonID,

@@ -126,13 +126,16 @@ func (e *Event) foreign() string {
 	switch {
 	case e.has("specversion"):
 		return "it is wrapped as a CloudEvent: set debezium.format.value=json"
-	case slices.ContainsFunc(slices.Collect(maps.Keys(e.Others)), func(m string) bool { return strings.HasPrefix(m, "__") }):
+	case slices.ContainsFunc(slices.Collect(maps.Keys(e.Others)), func(m string) bool {
+		return strings.HasPrefix(m, "__")
+	}):
 		return "it is a row that ExtractNewRecordState has flattened: remove that transformation"
 	case e.has("isDdl"):
 		return "it is an event of Canal"
 	case e.has("type") && e.has("database") && e.has("table"):
 		return "it is an event of Maxwell"
-	case (kind == "RECORD" || kind == "STATE" || kind == "SCHEMA") && (e.has("record") || e.has("stream") || e.has("value")):
+	case (kind == "RECORD" || kind == "STATE" || kind == "SCHEMA") &&
+		(e.has("record") || e.has("stream") || e.has("value")):
 		return "it is a message of Singer or Airbyte"
 	case e.has("metadata") && e.has("data"):
 		return "it is a record of AWS DMS"
@@ -192,7 +195,10 @@ func (e *Event) hash() uint64 {
 
 func incomplete(t *Table, format string, args ...any) error {
 	what := fmt.Sprintf(format, args...)
-	return refused(CodeIncompleteRow, "table %s needs REPLICA IDENTITY FULL, or binlog_row_image=FULL: %s", t.Table, what)
+	return refused(
+		CodeIncompleteRow, "table %s needs REPLICA IDENTITY FULL, or binlog_row_image=FULL: %s",
+		t.Table, what,
+	)
 }
 
 func refused(code, format string, args ...any) error {

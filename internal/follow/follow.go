@@ -76,11 +76,12 @@ type limits struct {
 // progress is how far the stream is. The goroutines of the stream, of the lease and of an audit
 // tell each other.
 type progress struct {
-	walEnd, recorded atomic.Uint64             // end of the source's log, and the ledger's position
-	committed        atomic.Int64              // when the ledger lacked nothing, by the source's clock, in unix nanoseconds
-	lacksAfter       atomic.Pointer[time.Time] // all that the source committed until then is in the ledger
-	audited          atomic.Int64              // that of the ledger's position
-	idle             chan struct{}             // has an element if a look found nothing to record
+	walEnd, recorded atomic.Uint64 // end of the source's log, and the ledger's position
+	// when the ledger lacked nothing, by the source's clock, in unix nanoseconds
+	committed  atomic.Int64
+	lacksAfter atomic.Pointer[time.Time] // all that the source committed until then is in the ledger
+	audited    atomic.Int64              // that of the ledger's position
+	idle       chan struct{}             // has an element if a look found nothing to record
 }
 
 // StopError is an error that waiting does not mend: somebody has to change the source or the file
@@ -94,11 +95,15 @@ func (e *StopError) Unwrap() error { return e.error }
 func New(r *activity.Recorder, o Options) *Follower {
 	o = o.withDefaults(r)
 	f := &Follower{
-		options: o, log: o.Log, recorder: r, mapper: newMapper(o.Tables, o.Kinds), fingerprint: o.Tables.fingerprint(o.Kinds),
-		source:   newSource(o),
-		limits:   limits{time.Minute, auditPatience, auditAgain},
-		figures:  newFigures(o.Tables),
-		progress: progress{idle: make(chan struct{}, 1)},
+		options:     o,
+		log:         o.Log,
+		recorder:    r,
+		mapper:      newMapper(o.Tables, o.Kinds),
+		fingerprint: o.Tables.fingerprint(o.Kinds),
+		source:      newSource(o),
+		limits:      limits{time.Minute, auditPatience, auditAgain},
+		figures:     newFigures(o.Tables),
+		progress:    progress{idle: make(chan struct{}, 1)},
 	}
 	f.invalid = invalidRows{o.Skip, o.Log, o.HashID, f.figures.changes}
 	if r != nil {
@@ -158,7 +163,9 @@ func (f *Follower) follow(ctx context.Context) error {
 	if err := f.mayLease(ctx); err != nil {
 		return err
 	}
-	src, err := f.recorder.Follow(ctx, f.options.Name, f.options.Holder, f.options.Tables.Kinds(), leaseTime, f.options.Resync)
+	src, err := f.recorder.Follow(
+		ctx, f.options.Name, f.options.Holder, f.options.Tables.Kinds(), leaseTime, f.options.Resync,
+	)
 	if err != nil {
 		if _, taken := errors.AsType[*ledger.FollowedError](err); taken {
 			return &StopError{err}
@@ -176,8 +183,11 @@ func (f *Follower) follow(ctx context.Context) error {
 	renewing.Wait()
 	ending, stop := context.WithTimeout(context.WithoutCancel(ctx), endTimeout)
 	defer stop()
-	if ended := src.Renew(ending, 0, f.followed(src)); ended != nil && !errors.Is(ended, ledger.ErrFenced) {
-		f.log.WarnContext(ctx, "cannot end the lease: another process has to wait for its end", "error", ended)
+	if ended := src.Renew(ending, 0, f.followed(src)); ended != nil &&
+		!errors.Is(ended, ledger.ErrFenced) {
+		f.log.WarnContext(
+			ctx, "cannot end the lease: another process has to wait for its end", "error", ended,
+		)
 	}
 	return err
 }
@@ -185,7 +195,9 @@ func (f *Follower) follow(ctx context.Context) error {
 // mayLease returns an error if another ledger follows the source under this name, for which this
 // one has no lease yet. With the lease, the kinds would be those of a source that is never read.
 func (f *Follower) mayLease(ctx context.Context) error {
-	if slices.ContainsFunc(f.recorder.Sources(), func(s ledger.Source) bool { return s.Name == f.options.Name }) {
+	if slices.ContainsFunc(f.recorder.Sources(), func(s ledger.Source) bool {
+		return s.Name == f.options.Name
+	}) {
 		return nil
 	}
 	conn, err := f.source.connect(ctx, false)
@@ -275,7 +287,9 @@ type origin struct {
 }
 
 // start returns where to stream from: the ledger's position, or that of a new snapshot.
-func (f *Follower) start(ctx context.Context, src *activity.Source, look *pgx.Conn) (o *origin, err error) {
+func (f *Follower) start(
+	ctx context.Context, src *activity.Source, look *pgx.Conn,
+) (o *origin, err error) {
 	conn, err := f.source.connect(ctx, true)
 	if err != nil {
 		return nil, err
@@ -294,7 +308,8 @@ func (f *Follower) start(ctx context.Context, src *activity.Source, look *pgx.Co
 		return nil, err
 	}
 	if why == "" {
-		if err := f.source.wantAll(ctx, look); err != nil { // partitions may have been made since the last inspection
+		// partitions may have been made since the last inspection
+		if err := f.source.wantAll(ctx, look); err != nil {
 			return nil, err
 		}
 		return o, f.source.freeSlot(ctx, look)
@@ -316,7 +331,9 @@ func (f *Follower) start(ctx context.Context, src *activity.Source, look *pgx.Co
 
 // whyRead returns why the tables have to be read whole; "": the stream goes on from the ledger's
 // position, which it notes in o.
-func (f *Follower) whyRead(ctx context.Context, src *activity.Source, look *pgx.Conn, o *origin) (string, error) {
+func (f *Follower) whyRead(
+	ctx context.Context, src *activity.Source, look *pgx.Conn, o *origin,
+) (string, error) {
 	state, err := f.source.slotState(ctx, look)
 	if err != nil {
 		return "", err
@@ -329,7 +346,9 @@ func (f *Follower) whyRead(ctx context.Context, src *activity.Source, look *pgx.
 	_, begun := parseBegun(src.Position)
 	switch {
 	case state == slotForeign:
-		return "", &StopError{fmt.Errorf("the replication slot %s is not one of follow: drop it", f.source.name)}
+		return "", &StopError{
+			fmt.Errorf("the replication slot %s is not one of follow: drop it", f.source.name),
+		}
 	case begun:
 		return "an earlier read was interrupted", nil
 	case !known:

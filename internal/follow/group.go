@@ -51,7 +51,13 @@ type group struct {
 
 // newGroup returns an empty group of a stream that begins at a position.
 func newGroup(at position, again replay, size *groupSize) *group {
-	g := &group{size: size, replay: again, within: at.within, done: at.done, whole: mark{to: at, committed: time.Now()}}
+	g := &group{
+		size:   size,
+		replay: again,
+		within: at.within,
+		done:   at.done,
+		whole:  mark{to: at, committed: time.Now()},
+	}
 	g.read, _ = parseSeen(at.seen) // parsed before
 	return g
 }
@@ -131,7 +137,8 @@ func (g *group) cut(m mark) []activity.SourceChange {
 // transaction, so a slow ledger would never record a group that is too large, however often it is
 // tried. The size halves each time, and grows again while transactions are fast. It is for one
 // goroutine.
-type groupSize struct{ below int } // how far the size is below maxGroup; so the zero value is the largest
+// how far the size is below maxGroup; so the zero value is the largest
+type groupSize struct{ below int }
 
 // most is the number of changes that a transaction of the ledger takes at most.
 func (g *groupSize) most() int { return maxGroup - g.below }
@@ -150,7 +157,8 @@ func (g *groupSize) worked(took time.Duration) {
 // was too slow for it, and a smaller one may be recorded.
 func (g *groupSize) failed(changes int, err error) bool {
 	canceled, ok := errors.AsType[*pgconn.PgError](err)
-	slow := errors.Is(err, context.DeadlineExceeded) || ok && canceled.Code == "57014" // by statement_timeout
+	// by statement_timeout
+	slow := errors.Is(err, context.DeadlineExceeded) || ok && canceled.Code == "57014"
 	if !slow || changes <= minGroup {
 		return false
 	}

@@ -49,7 +49,9 @@ type gtidSet map[string][]span
 
 // has reports whether the transaction is in the set.
 func (s gtidSet) has(g gtid) bool {
-	return slices.ContainsFunc(s[g.Server], func(r span) bool { return r.first <= g.Number && g.Number <= r.last })
+	return slices.ContainsFunc(s[g.Server], func(r span) bool {
+		return r.first <= g.Number && g.Number <= r.last
+	})
 }
 
 // greatest returns the greatest number of a server; 0: it has none.
@@ -126,7 +128,8 @@ func parseGTIDSet(text string) (gtidSet, error) {
 	for one := range strings.SplitSeq(text, ",") {
 		parts := strings.Split(one, ":")
 		names := 1 // the server, and a tag, which begins with no digit
-		for names < len(parts) && strings.Trim(parts[names][:min(1, len(parts[names]))], "0123456789") != "" {
+		for names < len(parts) &&
+			strings.Trim(parts[names][:min(1, len(parts[names]))], "0123456789") != "" {
 			names++
 		}
 		var all []span

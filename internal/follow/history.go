@@ -89,7 +89,11 @@ type replay struct {
 }
 
 func newReplay(from position, confirmed pglogrepl.LSN) replay {
-	return replay{upTo: from.lsn, last: from.last, seen: from.last == (transaction{}) || from.last.commit < confirmed}
+	return replay{
+		upTo: from.lsn,
+		last: from.last,
+		seen: from.last == (transaction{}) || from.last.commit < confirmed,
+	}
 }
 
 // skips reports whether the ledger has the transaction, which begins.
@@ -100,7 +104,9 @@ func (r *replay) skips(x transaction) (bool, error) {
 	case x == r.last:
 		r.seen = true
 	case x.commit >= r.last.commit:
-		return false, fmt.Errorf("%w: it has a transaction at %s which the ledger does not know", errHistory, x.commit)
+		return false, fmt.Errorf(
+			"%w: it has a transaction at %s which the ledger does not know", errHistory, x.commit,
+		)
 	}
 	return true, nil
 }

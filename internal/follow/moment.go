@@ -30,7 +30,9 @@ type moment struct {
 }
 
 // newMoment creates the slot of a read, and begins to read in its snapshot.
-func (f *Follower) newMoment(ctx context.Context, exporter, conn *pgx.Conn, r *reading) (m moment, err error) {
+func (f *Follower) newMoment(
+	ctx context.Context, exporter, conn *pgx.Conn, r *reading,
+) (m moment, err error) {
 	if r.slot == f.source.name {
 		if err := f.source.dropSlot(ctx, conn); err != nil {
 			return m, err
@@ -44,10 +46,12 @@ func (f *Follower) newMoment(ctx context.Context, exporter, conn *pgx.Conn, r *r
 	if m.tx, err = conn.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}); err != nil {
 		return m, err
 	}
-	if _, err = conn.Exec(ctx, "SET TRANSACTION SNAPSHOT '"+snapshot.name+"'"); err == nil && r.slot == f.source.name {
+	if _, err = conn.Exec(ctx, "SET TRANSACTION SNAPSHOT '"+snapshot.name+"'"); err == nil &&
+		r.slot == f.source.name {
 		m.next, err = nextTransaction(ctx, exporter)
 	}
-	_ = exporter.Close(ctx) // a temporary slot must not keep the source's log for as long as the read takes
+	// a temporary slot must not keep the source's log for as long as the read takes
+	_ = exporter.Close(ctx)
 	if err == nil {
 		m.known, err = f.source.catalogOf(ctx, conn)
 	}
@@ -101,7 +105,9 @@ func parseBegun(text ledger.Position) (b begun, ok bool) {
 // synchronous standby is in the log, and no snapshot has it yet. So no transaction from before may
 // be open. The catalog must be the one with which the read began: otherwise the stream may lack
 // rows of transactions that the snapshot does not have.
-func (f *Follower) resume(ctx context.Context, conn *pgx.Conn, is server, b *begun) (m moment, ok bool, err error) {
+func (f *Follower) resume(
+	ctx context.Context, conn *pgx.Conn, is server, b *begun,
+) (m moment, ok bool, err error) {
 	if b == nil || b.tables != f.fingerprint || is != (server{b.system, b.timeline}) {
 		return m, false, nil
 	}
@@ -125,11 +131,14 @@ func (f *Follower) resume(ctx context.Context, conn *pgx.Conn, is server, b *beg
 	if err == nil {
 		m.known, err = f.source.catalogOf(ctx, conn)
 	}
-	if err != nil || oldest < b.next || !m.known.grewFrom(b.catalog) || m.known.timeline != fmt.Sprintf("%08X", is.timeline) {
+	if err != nil || oldest < b.next || !m.known.grewFrom(b.catalog) ||
+		m.known.timeline != fmt.Sprintf("%08X", is.timeline) {
 		_ = m.tx.Rollback(context.WithoutCancel(ctx))
 		return m, false, err
 	}
-	f.log.InfoContext(ctx, "going on with the full read that was interrupted", "position", b.lsn.String())
+	f.log.InfoContext(
+		ctx, "going on with the full read that was interrupted", "position", b.lsn.String(),
+	)
 	return m, true, nil
 }
 

@@ -93,7 +93,9 @@ func (p place) toPostgres(next place) (ordering, place) {
 	if next.commit == 0 && next.lsn > p.commit || next.xid != 0 && next.xid == p.xid {
 		next.commit = max(next.commit, p.commit)
 	}
-	return ordering(1 + cmp.Or(cmp.Compare(next.commit, p.commit), cmp.Compare(next.lsn, p.lsn))), next
+	return ordering(
+		1 + cmp.Or(cmp.Compare(next.commit, p.commit), cmp.Compare(next.lsn, p.lsn)),
+	), next
 }
 
 // toFile compares files of one server by their numbers.
@@ -169,7 +171,10 @@ func (p place) String() string {
 	number := func(n uint64) string { return strconv.FormatUint(n, 10) }
 	words := []string{p.log, number(p.commit), number(p.xid), number(p.lsn)}
 	if p.log == logMySQL {
-		words = []string{p.log, url.QueryEscape(p.file), number(p.pos), url.QueryEscape(p.gtid.Server), number(p.gtid.Number)}
+		words = []string{
+			p.log, url.QueryEscape(p.file), number(p.pos), url.QueryEscape(p.gtid.Server),
+			number(p.gtid.Number),
+		}
 	}
 	words = append(words, strconv.FormatInt(p.at, 10))
 	if p.snapshot {

@@ -31,8 +31,12 @@ type Receiver struct {
 func NewReceiver(rec *activity.Recorder, o Options) *Receiver {
 	o = o.withDefaults(rec)
 	r := &Receiver{
-		name: o.Name, recorder: rec, mapper: newMapper(o.Tables, o.Kinds), fingerprint: o.Tables.fingerprint(o.Kinds),
-		figures: newFigures(o.Tables), now: time.Now,
+		name:        o.Name,
+		recorder:    rec,
+		mapper:      newMapper(o.Tables, o.Kinds),
+		fingerprint: o.Tables.fingerprint(o.Kinds),
+		figures:     newFigures(o.Tables),
+		now:         time.Now,
 	}
 	r.invalid = invalidRows{o.Skip, o.Log, o.HashID, r.figures.changes}
 	return r
@@ -178,10 +182,15 @@ func (i *intake) take(ctx context.Context, c change) error {
 	case errors.Is(err, errEqual), errors.Is(err, errMany):
 		return refused(activity.CodeInvalidPosition, "%v (%s)", err, c.arrival.describe())
 	case errors.Is(err, errJump):
-		return refused(CodeSnapshotNeeded, "%v: if the server is another, take a new snapshot (%s, after %s)",
-			err, c.arrival.describe(), i.at.last.describe())
+		return refused(
+			CodeSnapshotNeeded, "%v: if the server is another, take a new snapshot (%s, after %s)",
+			err,
+			c.arrival.describe(), i.at.last.describe(),
+		)
 	case err != nil:
-		return refused(CodeSnapshotNeeded, "%v (%s, after %s)", err, c.arrival.describe(), i.at.last.describe())
+		return refused(
+			CodeSnapshotNeeded, "%v (%s, after %s)", err, c.arrival.describe(), i.at.last.describe(),
+		)
 	case !isNew:
 		i.got.Replayed++
 		return nil
@@ -340,7 +349,9 @@ func (i *intake) add(ctx context.Context, c change, reading bool) error {
 func (i *intake) truncate(ctx context.Context, c change) error {
 	var kinds []string
 	for _, t := range c.tables {
-		if slices.ContainsFunc(i.receiver.mapper.tables, func(o Table) bool { return o.Kind == t.Kind && o.Table != t.Table }) {
+		if slices.ContainsFunc(i.receiver.mapper.tables, func(o Table) bool {
+			return o.Kind == t.Kind && o.Table != t.Table
+		}) {
 			return refused(CodeSnapshotNeeded,
 				"%s was truncated, and other tables give the kind %s: take a new snapshot", t.Table, t.Kind)
 		}
@@ -355,7 +366,9 @@ func (i *intake) truncate(ctx context.Context, c change) error {
 
 // change returns the changes of what a table gives. With a [*rowError], which says that the new row
 // is not valid, it returns the changes of all else.
-func (i *intake) change(e *Event, t *Table, at time.Time) (changes []activity.SourceChange, err error) {
+func (i *intake) change(
+	e *Event, t *Table, at time.Time,
+) (changes []activity.SourceChange, err error) {
 	skip := i.receiver.invalid.skip
 	var before, after row
 	if e.Op == "u" || e.Op == "d" {
@@ -373,7 +386,8 @@ func (i *intake) change(e *Event, t *Table, at time.Time) (changes []activity.So
 			after, err, refused = nil, nil, bad
 		}
 	}
-	if before != nil && err == nil && !skip { // where PostgreSQL has no old value, Debezium has 0 or ""
+	// where PostgreSQL has no old value, Debezium has 0 or ""
+	if before != nil && err == nil && !skip {
 		_, _, err = i.receiver.mapper.gives(t, before)
 		if bad, invalid := errors.AsType[*rowError](err); invalid {
 			return nil, incomplete(t, "before is not valid: %v", bad)

@@ -17,7 +17,9 @@ func denied(err error, role, who, mend string) error {
 		return err
 	}
 	// err itself may have the address of the server.
-	return &StopError{fmt.Errorf("the role %q lacks a right (%w); as %s, run:\n  %s;", role, refused, who, mend)}
+	return &StopError{
+		fmt.Errorf("the role %q lacks a right (%w); as %s, run:\n  %s;", role, refused, who, mend),
+	}
 }
 
 // mayReplicate is denied for what a role that replicates may do.
@@ -40,7 +42,10 @@ func (c *inspection) readSchemas(ctx context.Context) error {
 	var name string
 	_, err = pgx.ForEachRow(rows, []any{&name}, func() error {
 		role := c.conn.Config().User
-		c.lacksf("GRANT USAGE ON SCHEMA "+name+" TO "+quote(role), "the role %q may not use the schema %s", role, name)
+		c.lacksf(
+			"GRANT USAGE ON SCHEMA "+name+" TO "+quote(role), "the role %q may not use the schema %s",
+			role, name,
+		)
 		return nil
 	})
 	return err

@@ -32,10 +32,16 @@ type exported struct {
 
 // createSlot creates the slot of a read. It waits for transactions of the source that are open, in
 // any of its databases, and says for which. look is another connection.
-func (f *Follower) createSlot(ctx context.Context, exporter, look *pgx.Conn, r *reading) (exported, error) {
-	f.log.InfoContext(ctx, "creating a replication slot: this waits for open transactions of the source")
+func (f *Follower) createSlot(
+	ctx context.Context, exporter, look *pgx.Conn, r *reading,
+) (exported, error) {
+	f.log.InfoContext(
+		ctx, "creating a replication slot: this waits for open transactions of the source",
+	)
 	options := pglogrepl.CreateReplicationSlotOptions{
-		Mode: pglogrepl.LogicalReplication, SnapshotAction: "EXPORT_SNAPSHOT", Temporary: r.slot != f.source.name,
+		Mode:           pglogrepl.LogicalReplication,
+		SnapshotAction: "EXPORT_SNAPSHOT",
+		Temporary:      r.slot != f.source.name,
 	}
 	limited, cancel := ctx, context.CancelFunc(func() {})
 	if r.patience > 0 {
@@ -43,7 +49,9 @@ func (f *Follower) createSlot(ctx context.Context, exporter, look *pgx.Conn, r *
 	}
 	defer cancel()
 	told := f.tellWaits(ctx, exporter.PgConn().PID(), look, options.Temporary)
-	made, err := pglogrepl.CreateReplicationSlot(limited, exporter.PgConn(), r.slot, "pgoutput", options)
+	made, err := pglogrepl.CreateReplicationSlot(
+		limited, exporter.PgConn(), r.slot, "pgoutput", options,
+	)
 	told()
 	if err != nil && limited.Err() != nil {
 		endProcess(ctx, exporter, look)
@@ -52,7 +60,9 @@ func (f *Follower) createSlot(ctx context.Context, exporter, look *pgx.Conn, r *
 	case limited.Err() != nil && ctx.Err() == nil:
 		return exported{}, fmt.Errorf("create replication slot %s: %w", r.slot, errOpen)
 	case err != nil:
-		return exported{}, fmt.Errorf("create replication slot %s: %w", r.slot, f.source.mayReplicate(exporter, err))
+		return exported{}, fmt.Errorf(
+			"create replication slot %s: %w", r.slot, f.source.mayReplicate(exporter, err),
+		)
 	}
 	at, err := pglogrepl.ParseLSN(made.ConsistentPoint)
 	return exported{made.SnapshotName, at}, err
@@ -71,7 +81,9 @@ func endProcess(ctx context.Context, exporter, look *pgx.Conn) {
 // tellWaits says, from a second on, for which transaction the connection with a process of the
 // source waits, until the function that it returns is called. Following goes on beside the slot of
 // an audit, so then only the log tells. look is used until that function returns.
-func (f *Follower) tellWaits(ctx context.Context, process uint32, look *pgx.Conn, audit bool) (end func()) {
+func (f *Follower) tellWaits(
+	ctx context.Context, process uint32, look *pgx.Conn, audit bool,
+) (end func()) {
 	quit := make(chan struct{})
 	var telling sync.WaitGroup
 	telling.Go(func() {
@@ -94,8 +106,12 @@ func (f *Follower) tellWaits(ctx context.Context, process uint32, look *pgx.Conn
 			if !audit {
 				f.figures.say(before + "; creating the replication slot waits for " + waits.String())
 			}
-			if !waits.began.Equal(known.began) || waits.gid != known.gid || waits.process != known.process {
-				f.log.WarnContext(ctx, "creating the replication slot waits for a transaction", "for", waits.String(), "do", waits.remedy())
+			if !waits.began.Equal(known.began) || waits.gid != known.gid ||
+				waits.process != known.process {
+				f.log.WarnContext(
+					ctx, "creating the replication slot waits for a transaction", "for", waits.String(), "do",
+					waits.remedy(),
+				)
 			}
 			known = waits
 		}
@@ -128,25 +144,33 @@ func (o *openTransaction) String() string {
 // remedy returns the SQL that ends the transaction.
 func (o *openTransaction) remedy() string {
 	if o.process == 0 {
-		return fmt.Sprintf("if it was forgotten, run in that database: ROLLBACK PREPARED '%s'", strings.ReplaceAll(o.gid, "'", "''"))
+		return fmt.Sprintf(
+			"if it was forgotten, run in that database: ROLLBACK PREPARED '%s'",
+			strings.ReplaceAll(o.gid, "'", "''"),
+		)
 	}
 	return fmt.Sprintf("if it hangs, run: SELECT pg_terminate_backend(%d)", o.process)
 }
 
 // waitsFor returns the transaction whose end a process of the source waits for.
-func waitsFor(ctx context.Context, look *pgx.Conn, process uint32) (o openTransaction, found bool, err error) {
+func waitsFor(
+	ctx context.Context, look *pgx.Conn, process uint32,
+) (o openTransaction, found bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, connectTimeout) // the source may hang
 	defer cancel()
 	var began *time.Time
 	var age float64
-	err = look.QueryRow(ctx, `SELECT coalesce(p.database, a.datname, ''), coalesce(p.gid, ''), coalesce(a.pid, 0),
+	err = look.QueryRow(
+		ctx,
+		`SELECT coalesce(p.database, a.datname, ''), coalesce(p.gid, ''), coalesce(a.pid, 0),
 			coalesce(a.application_name, ''), began, coalesce(extract(epoch FROM clock_timestamp() - began), 0)::float8
 		FROM pg_locks w
 			JOIN pg_locks h ON h.locktype = 'transactionid' AND h.transactionid = w.transactionid AND h.granted AND h.mode = 'ExclusiveLock'
 			LEFT JOIN pg_prepared_xacts p ON p.transaction = h.transactionid
 			LEFT JOIN pg_stat_activity a ON a.pid = h.pid
 			CROSS JOIN LATERAL (SELECT coalesce(p.prepared, a.xact_start) AS began) b
-		WHERE w.pid = $1 AND w.locktype = 'transactionid' AND NOT w.granted LIMIT 1`, int(process),
+		WHERE w.pid = $1 AND w.locktype = 'transactionid' AND NOT w.granted LIMIT 1`,
+		int(process),
 	).Scan(&o.database, &o.gid, &o.process, &o.application, &began, &age)
 	if began != nil {
 		o.began, o.age = *began, time.Duration(age*float64(time.Second))
@@ -180,7 +204,9 @@ func (s *source) copySlot(ctx context.Context, look, replicating *pgx.Conn) erro
 	err := look.QueryRow(ctx, `SELECT coalesce(bool_or(to_jsonb(r) ->> 'failover' = 'false'), false)
 		FROM pg_replication_slots r WHERE slot_name = $1`, s.name).Scan(&lacks)
 	if err == nil && lacks {
-		_, err = replicating.PgConn().Exec(ctx, "ALTER_REPLICATION_SLOT "+s.name+" (FAILOVER)").ReadAll()
+		_, err = replicating.PgConn().Exec(
+			ctx, "ALTER_REPLICATION_SLOT "+s.name+" (FAILOVER)",
+		).ReadAll()
 	}
 	if err != nil {
 		err = s.mayReplicate(replicating, err)

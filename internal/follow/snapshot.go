@@ -30,11 +30,15 @@ const (
 
 // snapshot reads the tables whole, and makes the ledger the same. It returns the position from
 // which the stream continues, and the catalog with which they were read.
-func (f *Follower) snapshot(ctx context.Context, src *activity.Source, conn *pgx.Conn) (position, *catalog, error) {
+func (f *Follower) snapshot(
+	ctx context.Context, src *activity.Source, conn *pgx.Conn,
+) (position, *catalog, error) {
 	r := &reading{
 		slot: f.source.name, found: newFindings(), refuse: f.invalid.refuse, size: snapshotGroup,
-		record: func(ctx context.Context, group []finding) error { return f.recordBulk(ctx, src, changesOf(group)) },
-		began:  func(ctx context.Context, b begun) error { return src.Record(ctx, b.text(), nil) },
+		record: func(ctx context.Context, group []finding) error {
+			return f.recordBulk(ctx, src, changesOf(group))
+		},
+		began: func(ctx context.Context, b begun) error { return src.Record(ctx, b.text(), nil) },
 	}
 	if b, ok := parseBegun(src.Position); ok {
 		r.begun = &b
@@ -54,7 +58,9 @@ func (f *Follower) snapshot(ctx context.Context, src *activity.Source, conn *pgx
 
 // recordBulk records a group, in smaller ones if the ledger is too slow for it. A group says of
 // each activity which rows give it, so it may be recorded twice.
-func (f *Follower) recordBulk(ctx context.Context, src *activity.Source, group []activity.SourceChange) error {
+func (f *Follower) recordBulk(
+	ctx context.Context, src *activity.Source, group []activity.SourceChange,
+) error {
 	for len(group) > 0 {
 		n := min(len(group), f.group.most())
 		start := time.Now()
@@ -65,7 +71,9 @@ func (f *Follower) recordBulk(ctx context.Context, src *activity.Source, group [
 		case ctx.Err() != nil || !f.group.failed(n, err):
 			return err
 		default:
-			f.log.WarnContext(ctx, "the ledger is slow: recording in smaller groups", "changes", f.group.most())
+			f.log.WarnContext(
+				ctx, "the ledger is slow: recording in smaller groups", "changes", f.group.most(),
+			)
 		}
 	}
 	return nil
@@ -74,9 +82,10 @@ func (f *Follower) recordBulk(ctx context.Context, src *activity.Source, group [
 // reading is one read of the tables, whose rows are compared with the ledger: a full read, or a
 // slice of an audit.
 type reading struct {
-	slot string // that is created for it; with another name than the source's, it ends once the read begins
-	from int    // the first part that is compared
-	end  int    // after the read, the first part that was not compared, for which there was no room
+	// that is created for it; with another name than the source's, it ends once the read begins
+	slot string
+	from int // the first part that is compared
+	end  int // after the read, the first part that was not compared, for which there was no room
 	// begun is what an earlier process has begun, which goes on if that is possible; nil: nothing.
 	// began takes what begins now, once the slot is there; nil: it is an audit, which does not go on.
 	begun *begun
@@ -156,12 +165,19 @@ func (f *Follower) read(
 	defer m.tx.Rollback(context.WithoutCancel(ctx)) //nolint:errcheck // it only reads
 	at.system, at.timeline, at.lsn, at.seen, at.audited = is.system, is.timeline, m.lsn, m.seen, f.recorder.Now().Unix()
 	if r.known != nil {
-		if differs := r.known.difference(m.known); differs != "" { // the look of the stream finds it, too
+		// the look of the stream finds it, too
+		if differs := r.known.difference(m.known); differs != "" {
 			return at, nil, fmt.Errorf("%w: %s", errAltered, differs)
 		}
 	}
 	if r.began != nil {
-		slot := position{timeline: is.timeline, lsn: m.lsn, tables: f.fingerprint, catalog: m.known.sum(), system: is.system}
+		slot := position{
+			timeline: is.timeline,
+			lsn:      m.lsn,
+			tables:   f.fingerprint,
+			catalog:  m.known.sum(),
+			system:   is.system,
+		}
 		if err := r.began(ctx, begun{slot, m.next}); err != nil {
 			return at, nil, err
 		}
@@ -237,7 +253,9 @@ func (f *Follower) readTable(
 	for i, column := range columns {
 		quoted[i] = quote(column)
 	}
-	rows, err := conn.Query(ctx, "SELECT "+strings.Join(quoted, ", ")+" FROM "+t.only(), pgx.QueryExecModeSimpleProtocol)
+	rows, err := conn.Query(
+		ctx, "SELECT "+strings.Join(quoted, ", ")+" FROM "+t.only(), pgx.QueryExecModeSimpleProtocol,
+	)
 	if err != nil {
 		return err
 	}

@@ -79,7 +79,9 @@ func (r Report) Print(to io.Writer) error {
 		fmt.Fprintln(&text, &r.Counted[i])
 	}
 	if r.Invalid > 0 {
-		fmt.Fprintf(&text, "%d rows are not valid, such as:\n- %s\n", r.Invalid, strings.Join(r.Rows, "\n- "))
+		fmt.Fprintf(
+			&text, "%d rows are not valid, such as:\n- %s\n", r.Invalid, strings.Join(r.Rows, "\n- "),
+		)
 	}
 	_, err := io.WriteString(to, text.String())
 	return err
@@ -102,7 +104,11 @@ type source struct {
 func newSource(o Options) *source {
 	name := "feedfilter_" + strings.ToLower(o.Name)
 	return &source{
-		tables: o.Tables, url: o.URL, name: name, publication: cmp.Or(o.Publication, name), others: o.Publication != "",
+		tables:      o.Tables,
+		url:         o.URL,
+		name:        name,
+		publication: cmp.Or(o.Publication, name),
+		others:      o.Publication != "",
 	}
 }
 
@@ -114,8 +120,11 @@ func (s *source) connect(ctx context.Context, replication bool) (*pgx.Conn, erro
 	}
 	c.ConnectTimeout = cmp.Or(c.ConnectTimeout, connectTimeout)
 	maps.Copy(c.RuntimeParams, map[string]string{
-		"datestyle": "ISO", "timezone": "UTC", "application_name": s.name + usedBy + s.ledger, "statement_timeout": "0",
-		"client_encoding": "UTF8", // ids are UTF-8, whatever the database has
+		"datestyle":         "ISO",
+		"timezone":          "UTC",
+		"application_name":  s.name + usedBy + s.ledger,
+		"statement_timeout": "0",
+		"client_encoding":   "UTF8", // ids are UTF-8, whatever the database has
 	})
 	if replication {
 		c.RuntimeParams["replication"] = "database"
@@ -157,8 +166,10 @@ func (s *source) connect(ctx context.Context, replication bool) (*pgx.Conn, erro
 
 // errPooler returns the error of a URL that does not lead to a server.
 func errPooler() error {
-	return &StopError{errors.New("--source leads to a connection pooler such as PgBouncer, which does not " +
-		"pass on what following needs: give the address of PostgreSQL itself")}
+	return &StopError{
+		errors.New("--source leads to a connection pooler such as PgBouncer, which does not " +
+			"pass on what following needs: give the address of PostgreSQL itself"),
+	}
 }
 
 // inspection reads what a source lacks.
@@ -222,7 +233,8 @@ func (c *inspection) readServer(ctx context.Context) error {
 	}
 	if level != "logical" {
 		c.Problems = append(c.Problems, Problem{
-			fmt.Sprintf("wal_level is %s, not logical", level), "ALTER SYSTEM SET wal_level = 'logical'", true})
+			fmt.Sprintf("wal_level is %s, not logical", level), "ALTER SYSTEM SET wal_level = 'logical'",
+			true})
 	}
 	if !may {
 		c.lacksReplication()
@@ -246,14 +258,18 @@ func (c *inspection) readTables(ctx context.Context) error {
 		var lasting, secured bool
 		var rows float64
 		var unknown bool // the server has not counted them yet
-		err := c.conn.QueryRow(ctx, `SELECT c.oid, c.relkind::text, format('%I.%I', n.nspname, c.relname),
+		err := c.conn.QueryRow(
+			ctx,
+			`SELECT c.oid, c.relkind::text, format('%I.%I', n.nspname, c.relname),
 				c.relpersistence = 'p', row_security_active(c.oid), p.rows, p.unknown
 			FROM pg_class c CROSS JOIN LATERAL (
 				SELECT coalesce(sum(greatest(p.reltuples, 0)), 0) AS rows,
 					coalesce(bool_or(p.relkind = 'r' AND p.reltuples <= 0 AND pg_relation_size(p.oid) > 0), false) AS unknown
 				FROM pg_class p WHERE p.oid = c.oid OR p.oid IN (SELECT relid FROM pg_partition_tree(c.oid) WHERE isleaf)) p
 			JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = $1 AND c.relname = $2`,
-			schema, table).Scan(&oid, &kind, &name, &lasting, &secured, &rows, &unknown)
+			schema,
+			table,
+		).Scan(&oid, &kind, &name, &lasting, &secured, &rows, &unknown)
 		switch {
 		case errors.Is(err, pgx.ErrNoRows):
 			c.lacksf("", "there is no table %s", t.quoted())
@@ -267,7 +283,10 @@ func (c *inspection) readTables(ctx context.Context) error {
 			c.lacksf("", "%s is unlogged or temporary: its changes are not in the stream", name)
 		case secured:
 			role := c.conn.Config().User
-			c.lacksf("ALTER ROLE "+quote(role)+" BYPASSRLS", "policies of %s hide rows from the role %q", name, role)
+			c.lacksf(
+				"ALTER ROLE "+quote(role)+" BYPASSRLS", "policies of %s hide rows from the role %q", name,
+				role,
+			)
 		}
 		if t.partitioned != (kind == "p") { // a look at the catalog may run beside a read
 			t.partitioned = kind == "p"
@@ -353,7 +372,10 @@ func (c *inspection) readColumns(ctx context.Context, t *Table, oid uint32, name
 			if of.name != nil {
 				what = fmt.Sprintf("the old value of %q", *of.name)
 			}
-			c.lacksf("ALTER TABLE "+of.table+" REPLICA IDENTITY FULL", "%s: %s is not in the stream", of.table, what)
+			c.lacksf(
+				"ALTER TABLE "+of.table+" REPLICA IDENTITY FULL", "%s: %s is not in the stream", of.table,
+				what,
+			)
 		}
 		return nil
 	})
@@ -384,7 +406,9 @@ func (c *inspection) lacksRead(t *Table, name string, denied []string) {
 // readColumn checks the type of a column of a table itself.
 func (c *inspection) readColumn(t *Table, name string, of column) {
 	ids := []string{
-		"smallint", "integer", "bigint", "numeric without fraction", "uuid", "text", "character varying", "character",
+		"smallint", "integer", "bigint", "numeric without fraction", "uuid", "text",
+		"character varying",
+		"character",
 		"citext", "enum",
 	}
 	kind := of.kind
@@ -396,19 +420,29 @@ func (c *inspection) readColumn(t *Table, name string, of column) {
 	switch isList := t.isList(*of.name); {
 	case of.generated:
 		c.lacksf("", "%s: column %q is generated, and is not in the stream", name, *of.name)
-	case isList && !(of.list && slices.Contains(ids, of.kind)) && !slices.Contains([]string{"jsonb", "json"}, kind):
+	case isList && !(of.list && slices.Contains(ids, of.kind)) &&
+		!slices.Contains([]string{"jsonb", "json"}, kind):
 		c.lacksf("", "%s: column %q has the type %s: an array of ids is jsonb, or has elements of %s",
 			name, *of.name, kind, strings.Join(ids, ", "))
 	case !isList && t.isID(*of.name) && of.list && slices.Contains(ids, of.kind):
 		c.lacksf("", "%s: column %q is an array: write %q", name, *of.name, *of.name+listMark)
 	case !isList && t.isID(*of.name) && !slices.Contains(ids, kind):
-		c.lacksf("", "%s: column %q has the type %s: an id has one of %s", name, *of.name, kind, strings.Join(ids, ", "))
+		c.lacksf(
+			"", "%s: column %q has the type %s: an id has one of %s", name, *of.name, kind,
+			strings.Join(ids, ", "),
+		)
 	case conditional && kind == "boolean" && !truth:
-		c.lacksf("", "%s: column %q is a boolean, and never %q: where takes true or false", name, *of.name, want)
+		c.lacksf(
+			"", "%s: column %q is a boolean, and never %q: where takes true or false", name, *of.name,
+			want,
+		)
 	}
 	for _, at := range []*timeColumn{&t.Since, &t.Until} {
 		if at.Column == *of.name && !slices.Contains(at.types(), kind) {
-			c.lacksf("", "%s: %s has the type %s: a time has one of %s", name, at, kind, strings.Join(at.types(), ", "))
+			c.lacksf(
+				"", "%s: %s has the type %s: a time has one of %s", name, at, kind,
+				strings.Join(at.types(), ", "),
+			)
 		}
 	}
 }
@@ -424,7 +458,8 @@ func (c *inspection) readPublication(ctx context.Context) error {
 				AND NOT EXISTS (SELECT FROM pg_publication_rel r WHERE prpubid = p.oid AND prrelid = ANY ($2)
 					AND coalesce(to_jsonb(r) ->> 'prqual', to_jsonb(r) ->> 'prattrs', '') <> '')),
 		EXISTS (SELECT FROM pg_publication p WHERE pubname = $1),
-		EXISTS (SELECT FROM pg_publication p WHERE pubname = $1 AND (puballtables OR `+hasSchemas(c.conn)+`))`,
+		EXISTS (SELECT FROM pg_publication p WHERE pubname = $1 AND (puballtables OR `+
+		hasSchemas(c.conn)+`))`,
 		c.publication, c.oids).Scan(&c.unpublished, &there, &wide)
 	switch {
 	case err != nil:
@@ -432,7 +467,8 @@ func (c *inspection) readPublication(ctx context.Context) error {
 	case c.unpublished && (wide || there && c.others):
 		c.lacksf("", "the publication %q lacks some of these tables, or changes. "+
 			"Add the tables or their schemas, and run ALTER PUBLICATION %s SET (publish = 'insert, update, delete, truncate', "+
-			"publish_via_partition_root = true). Or use another --source-publication", c.publication, quote(c.publication))
+			"publish_via_partition_root = true). Or use another --source-publication", c.publication,
+			quote(c.publication))
 	case c.unpublished:
 		names := make([]string, len(c.tables))
 		for i := range c.tables {
@@ -458,7 +494,11 @@ func (c *inspection) readSlot(ctx context.Context) error {
 	log, err := c.keptLog(ctx, c.conn)
 	c.Slot = fmt.Sprintf("%s, keeps %d MiB of WAL", state, log.Kept>>20)
 	if state == slotForeign {
-		c.lacksf("", "the replication slot %s is not one of follow, or that of another database: use another --source-name", c.name)
+		c.lacksf(
+			"",
+			"the replication slot %s is not one of follow, or that of another database: use another --source-name",
+			c.name,
+		)
 	}
 	if err != nil || state != slotMissing {
 		return err
@@ -473,7 +513,8 @@ func (c *inspection) readSlot(ctx context.Context) error {
 	var used int
 	_, err = pgx.ForEachRow(rows, []any{&setting, &has, &used, &want}, func() error {
 		c.Problems = append(c.Problems, Problem{
-			fmt.Sprintf("%s is %s, and %d are in use", setting, has, used), "ALTER SYSTEM SET " + setting + " = " + want, true})
+			fmt.Sprintf("%s is %s, and %d are in use", setting, has, used),
+			"ALTER SYSTEM SET " + setting + " = " + want, true})
 		return nil
 	})
 	return err
@@ -493,8 +534,13 @@ func (c *inspection) readRoom(ctx context.Context) error {
 	var name, setting string
 	var used int
 	_, err = pgx.ForEachRow(rows, []any{&name, &setting, &used}, func() error {
-		c.Notes = append(c.Notes, fmt.Sprintf("%s is %s, and following takes %d with others: none is free for the daily comparison with the "+
-			"ledger; raise it", name, setting, used))
+		c.Notes = append(c.Notes, fmt.Sprintf(
+			"%s is %s, and following takes %d with others: none is free for the daily comparison with the "+
+				"ledger; raise it",
+			name,
+			setting,
+			used,
+		))
 		return nil
 	})
 	if err != nil {
@@ -534,7 +580,8 @@ func (s *source) slotState(ctx context.Context, conn *pgx.Conn) (slotState, erro
 	err := conn.QueryRow(ctx, `SELECT coalesce(max(CASE
 			WHEN plugin IS DISTINCT FROM 'pgoutput' OR database IS DISTINCT FROM current_database() OR temporary THEN $2
 			WHEN wal_status = 'lost' OR restart_lsn IS NULL THEN $3 WHEN active THEN $4 ELSE $5 END), $6)
-		FROM pg_replication_slots WHERE slot_name = $1`, s.name, slotForeign, slotLost, slotActive, slotReady, slotMissing).Scan(&state)
+		FROM pg_replication_slots WHERE slot_name = $1`, s.name, slotForeign, slotLost, slotActive,
+		slotReady, slotMissing).Scan(&state)
 	return state, err
 }
 
@@ -542,12 +589,16 @@ func (s *source) slotState(ctx context.Context, conn *pgx.Conn) (slotState, erro
 // position. Then ledger or source was restored, or another process used the slot or created it
 // again. Otherwise it returns from where the slot has all: what is before it, the source knows that
 // the ledger has.
-func (s *source) checkSlot(ctx context.Context, conn *pgx.Conn, at pglogrepl.LSN) (confirmed pglogrepl.LSN, err error) {
+func (s *source) checkSlot(
+	ctx context.Context, conn *pgx.Conn, at pglogrepl.LSN,
+) (confirmed pglogrepl.LSN, err error) {
 	var end pglogrepl.LSN
 	err = conn.QueryRow(ctx, `SELECT confirmed_flush_lsn::text, pg_current_wal_flush_lsn()::text
 		FROM pg_replication_slots WHERE slot_name = $1`, s.name).Scan(&confirmed, &end)
 	if err == nil && (confirmed > at || at > end) {
-		err = fmt.Errorf("%w: the replication slot is not where the ledger is: one was restored", errLacks)
+		err = fmt.Errorf(
+			"%w: the replication slot is not where the ledger is: one was restored", errLacks,
+		)
 	}
 	return confirmed, err
 }
@@ -574,7 +625,10 @@ func (s *source) create(ctx context.Context, conn *pgx.Conn, all []Problem) erro
 	}
 	for i, mend := range run {
 		if _, err := conn.Exec(ctx, mend); err != nil {
-			err = denied(err, conn.Config().User, "the owner of the tables or a superuser", strings.Join(run[i:], ";\n  "))
+			err = denied(
+				err, conn.Config().User, "the owner of the tables or a superuser",
+				strings.Join(run[i:], ";\n  "),
+			)
 			if _, stop := errors.AsType[*StopError](err); !stop {
 				err = fmt.Errorf("%s: %w", mend, err)
 			}
@@ -589,7 +643,11 @@ func (s *source) create(ctx context.Context, conn *pgx.Conn, all []Problem) erro
 func (s *source) dropSlot(ctx context.Context, conn *pgx.Conn) error {
 	err := s.freeSlot(ctx, conn)
 	if err == nil {
-		_, err = conn.Exec(ctx, `SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE slot_name = $1`, s.name)
+		_, err = conn.Exec(
+			ctx,
+			`SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE slot_name = $1`,
+			s.name,
+		)
 	}
 	if err != nil {
 		return fmt.Errorf("drop replication slot %s: %w", s.name, err)
@@ -609,7 +667,12 @@ func (s *source) wantOwn(ctx context.Context, conn *pgx.Conn) error {
 		return fmt.Errorf("look at who uses replication slot %s: %w", s.name, err)
 	}
 	if _, ledger, found := strings.Cut(by, usedBy); found && ledger != s.ledger {
-		return &StopError{fmt.Errorf("the replication slot %s is in use for another ledger: give this one a --source-name of its own", s.name)}
+		return &StopError{
+			fmt.Errorf(
+				"the replication slot %s is in use for another ledger: give this one a --source-name of its own",
+				s.name,
+			),
+		}
 	}
 	return nil
 }
@@ -622,8 +685,12 @@ func (s *source) freeSlot(ctx context.Context, conn *pgx.Conn) error {
 			return err
 		}
 		var active bool
-		err := conn.QueryRow(ctx, `SELECT coalesce(bool_or(pg_terminate_backend(active_pid)), false) FROM pg_replication_slots
-			WHERE slot_name = $1 AND active_pid IS NOT NULL`, s.name).Scan(&active)
+		err := conn.QueryRow(
+			ctx,
+			`SELECT coalesce(bool_or(pg_terminate_backend(active_pid)), false) FROM pg_replication_slots
+			WHERE slot_name = $1 AND active_pid IS NOT NULL`,
+			s.name,
+		).Scan(&active)
 		if err != nil || !active {
 			role := conn.Config().User
 			return denied(err, role, "a superuser", "GRANT pg_signal_backend TO "+quote(role))

@@ -24,7 +24,10 @@ type figures struct {
 }
 
 func newFigures(tables Tables) *figures {
-	f := &figures{changes: make(map[string]*counts), differences: make(map[string]*[sorts]atomic.Uint64)}
+	f := &figures{
+		changes:     make(map[string]*counts),
+		differences: make(map[string]*[sorts]atomic.Uint64),
+	}
 	for i := range tables {
 		f.changes[tables[i].Table] = newCounts()
 	}
@@ -75,8 +78,12 @@ func (f *figures) count(found *findings) {
 // stats returns the figures without [Stats.Behind] and [Stats.Lag].
 func (f *figures) stats() Stats {
 	s := Stats{
-		Active: f.active.Load(), Trouble: *f.trouble.Load(), Log: *f.log.Load(), Snapshots: f.snapshots.Load(),
-		Changes: make(map[string]map[string]uint64), Differences: make(map[string]map[string]uint64),
+		Active:      f.active.Load(),
+		Trouble:     *f.trouble.Load(),
+		Log:         *f.log.Load(),
+		Snapshots:   f.snapshots.Load(),
+		Changes:     make(map[string]map[string]uint64),
+		Differences: make(map[string]map[string]uint64),
 	}
 	for kind, counts := range f.differences {
 		s.Differences[kind] = make(map[string]uint64)
@@ -95,7 +102,8 @@ func (f *figures) stats() Stats {
 
 // Stats are what a follower does, since it was made.
 type Stats struct {
-	Active    bool    `json:"-"`                // this process follows the source; otherwise another may
+	// this process follows the source; otherwise another may
+	Active    bool    `json:"-"`
 	Trouble   string  `json:"trouble,omitzero"` // what keeps it from it, for people; "": nothing
 	Behind    uint64  `json:"behind_bytes"`     // of the source's log, that the ledger lacks
 	Lag       float64 `json:"behind_seconds"`   // since the ledger lacked nothing
@@ -128,7 +136,8 @@ func (s *Stats) skip(of *counts) (all uint64) {
 // Stats returns the current figures.
 func (f *Follower) Stats() Stats {
 	s := f.figures.stats()
-	if end, at := f.progress.walEnd.Load(), f.progress.recorded.Load(); (s.Active || s.Trouble != "") && end > at {
+	if end, at := f.progress.walEnd.Load(), f.progress.recorded.Load(); (s.Active ||
+		s.Trouble != "") && end > at {
 		s.Behind, s.Lag = end-at, time.Since(time.Unix(0, f.progress.committed.Load())).Seconds()
 	}
 	return s
@@ -169,7 +178,10 @@ type Status struct {
 // nil.
 func Statuses(r *activity.Recorder, local Local) []Status {
 	sources := r.Sources()
-	if local != nil && !slices.ContainsFunc(sources, func(s ledger.Source) bool { return s.Name == local.Name() }) { // not leased yet
+	// not leased yet
+	if local != nil && !slices.ContainsFunc(sources, func(s ledger.Source) bool {
+		return s.Name == local.Name()
+	}) {
 		sources = append(sources, ledger.Source{Name: local.Name()})
 	}
 	all := make([]Status, 0, len(sources))
@@ -222,7 +234,11 @@ func (f *Follower) measure(ctx context.Context) {
 
 // keptLog reads what the server keeps for the slot: nothing, if there is none.
 func (s *source) keptLog(ctx context.Context, conn *pgx.Conn) (log KeptLog, err error) {
-	err = conn.QueryRow(ctx, `SELECT coalesce(max(CASE WHEN NOT pg_is_in_recovery() THEN pg_current_wal_lsn() - restart_lsn END), 0)::bigint,
-			max(safe_wal_size) FROM pg_replication_slots WHERE slot_name = $1`, s.name).Scan(&log.Kept, &log.Left)
+	err = conn.QueryRow(
+		ctx,
+		`SELECT coalesce(max(CASE WHEN NOT pg_is_in_recovery() THEN pg_current_wal_lsn() - restart_lsn END), 0)::bigint,
+			max(safe_wal_size) FROM pg_replication_slots WHERE slot_name = $1`,
+		s.name,
+	).Scan(&log.Kept, &log.Left)
 	return log, err
 }

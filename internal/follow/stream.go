@@ -31,18 +31,22 @@ type event struct {
 
 // stream records the changes of the source from where o says, until ctx ends or the stream does. It
 // looks at the catalog on another connection, look, and closes that of o.
-func (f *Follower) stream(ctx context.Context, src *activity.Source, look *pgx.Conn, o *origin) error {
+func (f *Follower) stream(
+	ctx context.Context, src *activity.Source, look *pgx.Conn, o *origin,
+) error {
 	err := f.source.copySlot(ctx, look, o.conn)
 	if err == nil { // the stream begins with what the source does not know that the ledger has
 		err = pglogrepl.StartReplication(ctx, o.conn.PgConn(), f.source.name, 0, pglogrepl.StartReplicationOptions{
 			Mode: pglogrepl.LogicalReplication, PluginArgs: []string{
-				"proto_version '1'", "publication_names '" + strings.ReplaceAll(quote(f.source.publication), "'", "''") + "'",
+				"proto_version '1'",
+				"publication_names '" + strings.ReplaceAll(quote(f.source.publication), "'", "''") + "'",
 			},
 		})
 	}
 	var confirmed pglogrepl.LSN
 	if err == nil {
-		confirmed, err = f.source.checkSlot(ctx, look, o.at.lsn) // which nobody else changes from now on
+		// which nobody else changes from now on
+		confirmed, err = f.source.checkSlot(ctx, look, o.at.lsn)
 	}
 	if err != nil {
 		err = fmt.Errorf("start the stream at %s: %w", o.at.lsn, f.source.mayReplicate(o.conn, err))
@@ -51,11 +55,20 @@ func (f *Follower) stream(ctx context.Context, src *activity.Source, look *pgx.C
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	r := &receiver{
-		f: f, conn: o.conn, decoder: newDecoder(f.mapper.known(o.known), f.figures.changes, o.known.roots), events: make(chan event, maxGroup),
+		f:       f,
+		conn:    o.conn,
+		decoder: newDecoder(f.mapper.known(o.known), f.figures.changes, o.known.roots),
+		events:  make(chan event, maxGroup),
 	}
 	r.from = o.at.lsn
 	r.seen, _ = parseSeen(o.at.seen) // parsed before
-	w := &watcher{f: f, conn: look, known: o.known, begin: make(chan struct{}, 1), ended: make(chan lookedAt, 1)}
+	w := &watcher{
+		f:     f,
+		conn:  look,
+		known: o.known,
+		begin: make(chan struct{}, 1),
+		ended: make(chan lookedAt, 1),
+	}
 	a := newApplier(f, src, o.at, newReplay(o.at, confirmed), r.events, w)
 	var beside sync.WaitGroup
 	beside.Go(func() { r.run(ctx) })
@@ -63,7 +76,14 @@ func (f *Follower) stream(ctx context.Context, src *activity.Source, look *pgx.C
 	if f.options.Resync || f.options.ResyncEvery > 0 {
 		mend := make(chan *mending)
 		a.touched, a.mending = newTouched(partsOf(src)), mend
-		u := &auditor{f: f, src: src, known: o.known, server: server{o.at.system, o.at.timeline}, touched: a.touched, mend: mend}
+		u := &auditor{
+			f:       f,
+			src:     src,
+			known:   o.known,
+			server:  server{o.at.system, o.at.timeline},
+			touched: a.touched,
+			mend:    mend,
+		}
 		beside.Go(func() {
 			if err := u.run(ctx); f.options.Resync {
 				cancel(cmp.Or(err, errResynced))
@@ -119,7 +139,8 @@ func (r *receiver) next(ctx context.Context) (event, error) {
 				return event{}, err
 			}
 		}
-		m, err := r.conn.PgConn().ReceiveMessage(context.Background()) //nolint:contextcheck // deadlines cost less than contexts
+		//nolint:contextcheck // deadlines cost less than contexts
+		m, err := r.conn.PgConn().ReceiveMessage(context.Background())
 		switch {
 		case err != nil && ctx.Err() == nil && pgconn.Timeout(err):
 			if time.Since(heard) > r.f.limits.silence {
@@ -132,7 +153,9 @@ func (r *receiver) next(ctx context.Context) (event, error) {
 		heard = time.Now()
 		switch m := m.(type) {
 		case *pgproto3.ErrorResponse:
-			return event{}, fmt.Errorf("the source ended the stream: %w", pgconn.ErrorResponseToPgError(m))
+			return event{}, fmt.Errorf(
+				"the source ended the stream: %w", pgconn.ErrorResponseToPgError(m),
+			)
 		case *pgproto3.CopyData:
 			if e, says, err := r.read(ctx, m.Data); says || err != nil {
 				return e, err
@@ -167,9 +190,12 @@ func (r *receiver) read(ctx context.Context, data []byte) (e event, says bool, e
 	}
 }
 
-func (r *receiver) decode(ctx context.Context, m pglogrepl.Message) (e event, says bool, err error) {
+func (r *receiver) decode(
+	ctx context.Context, m pglogrepl.Message,
+) (e event, says bool, err error) {
 	if b, begins := m.(*pglogrepl.BeginMessage); begins {
-		r.had = b.FinalLSN < r.from || r.seen.has(transaction{b.FinalLSN, b.Xid, b.CommitTime.UnixMicro()})
+		r.had = b.FinalLSN < r.from ||
+			r.seen.has(transaction{b.FinalLSN, b.Xid, b.CommitTime.UnixMicro()})
 	}
 	if _, describes := m.(*pglogrepl.RelationMessage); describes || !r.had {
 		e.changes, err = r.decoder.decode(m)
@@ -223,11 +249,14 @@ func (r *receiver) status(ctx context.Context) error {
 	if uint64(at) >= r.f.progress.walEnd.Load() {
 		r.f.progress.committed.Store(time.Now().UnixNano()) // nothing is lacking now
 	}
-	err := pglogrepl.SendStandbyStatusUpdate(ctx, r.conn.PgConn(), pglogrepl.StandbyStatusUpdate{WALWritePosition: at, ReplyRequested: true})
+	err := pglogrepl.SendStandbyStatusUpdate(
+		ctx, r.conn.PgConn(), pglogrepl.StandbyStatusUpdate{WALWritePosition: at, ReplyRequested: true},
+	)
 	if err != nil {
 		return fmt.Errorf("confirm the position: %w", err)
 	}
 	r.told = time.Now()
-	_ = r.conn.PgConn().Conn().SetReadDeadline(r.told.Add(statusEvery)) // fails if the connection is closed: so do reads
-	return ctx.Err()                                                    // which may have ended before
+	// fails if the connection is closed: so do reads
+	_ = r.conn.PgConn().Conn().SetReadDeadline(r.told.Add(statusEvery))
+	return ctx.Err() // which may have ended before
 }

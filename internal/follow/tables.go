@@ -68,7 +68,9 @@ func (c *conditions) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
 	*c = make(conditions)
 	for column, text := range texts {
 		if text == nil {
-			return fmt.Errorf(`where: column %q: null is no text: use "unless" for a column that is not set`, column)
+			return fmt.Errorf(
+				`where: column %q: null is no text: use "unless" for a column that is not set`, column,
+			)
 		}
 		(*c)[column] = *text
 	}
@@ -147,7 +149,9 @@ func (t *text) lists() (all []string) {
 
 // fill returns the text with the values of the columns, once for each element of its arrays. It
 // returns none if a column is NULL, or an array has no elements.
-func (t *text) fill(value func(column string) *string, types columnTypes) (all []string, err error) {
+func (t *text) fill(
+	value func(column string) *string, types columnTypes,
+) (all []string, err error) {
 	if len(t.lists()) > 0 {
 		return t.fillEach(value, types)
 	}
@@ -208,7 +212,10 @@ func ParseTables(file []byte, kinds *activity.Kinds) (Tables, error) {
 		Tables []Table `json:"tables"`
 	}
 	if err := json.Unmarshal(file, &f, json.RejectUnknownMembers(true)); err != nil {
-		return nil, fmt.Errorf(`not of the form {"tables": [{"table": ..., "kind": ..., "user": ..., "target": ...}]}: %w`, err)
+		return nil, fmt.Errorf(
+			`not of the form {"tables": [{"table": ..., "kind": ..., "user": ..., "target": ...}]}: %w`,
+			err,
+		)
 	}
 	if n := len(f.Tables); n == 0 || n > maxTables {
 		return nil, fmt.Errorf("tables: %d, want 1 to %d", n, maxTables)
@@ -229,10 +236,13 @@ func (t *Table) check(kinds *activity.Kinds) error {
 	case !ok:
 		return fmt.Errorf("kind: there is no kind %q: give its file with --kinds", t.Kind)
 	case !k.InLedger():
-		return fmt.Errorf("kind: %s has a window, and only kinds that the ledger keeps are followed", k.Name)
+		return fmt.Errorf(
+			"kind: %s has a window, and only kinds that the ledger keeps are followed", k.Name,
+		)
 	}
 	t.Kind = k.Name
-	if schema, name, found := strings.Cut(t.Table, "."); t.Table == "" || found && (schema == "" || name == "") {
+	if schema, name, found := strings.Cut(t.Table, "."); t.Table == "" ||
+		found && (schema == "" || name == "") {
 		return errors.New(`table: want "name" or "schema.name"`)
 	}
 	for field, of := range map[string]*text{"user": &t.User, "target": &t.Target} {
@@ -267,7 +277,9 @@ func (t *Table) isList(column string) bool {
 
 // columns returns the columns that the mapping of a row needs, each once, in order.
 func (t *Table) columns() []string {
-	all := slices.Concat(t.User.columns(), t.Target.columns(), t.While, t.Unless, slices.Collect(maps.Keys(t.Where)))
+	all := slices.Concat(
+		t.User.columns(), t.Target.columns(), t.While, t.Unless, slices.Collect(maps.Keys(t.Where)),
+	)
 	for _, one := range []timeColumn{t.Since, t.Until} {
 		if one.Column != "" {
 			all = append(all, one.Column)
@@ -283,7 +295,10 @@ type row func(column string) (text *string, known bool)
 
 // hasAll reports whether none of the columns is NULL or unknown.
 func (r row) hasAll(columns []string) bool {
-	return !slices.ContainsFunc(columns, func(column string) bool { text, _ := r(column); return text == nil })
+	return !slices.ContainsFunc(columns, func(column string) bool {
+		text, _ := r(column)
+		return text == nil
+	})
 }
 
 // mapped is what a row gives.

@@ -19,12 +19,18 @@ import (
 // {"column": "expires_at", "unit": "ms"}. The zero value is none.
 type timeColumn struct {
 	Column string `json:"column"`
-	Unit   string `json:"unit"` // of a number since 1970: a key of units; "": the column is a timestamp
+	// of a number since 1970: a key of units; "": the column is a timestamp
+	Unit string `json:"unit"`
 }
 
 // units are the units of numbers that are times.
 func units() map[string]time.Duration {
-	return map[string]time.Duration{"s": time.Second, "ms": time.Millisecond, "us": time.Microsecond, "ns": time.Nanosecond}
+	return map[string]time.Duration{
+		"s":  time.Second,
+		"ms": time.Millisecond,
+		"us": time.Microsecond,
+		"ns": time.Nanosecond,
+	}
 }
 
 // UnmarshalJSONFrom parses a name or an object.
@@ -40,7 +46,10 @@ func (c *timeColumn) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
 	case c.Column == "":
 		return errors.New("a time: no column")
 	case !known:
-		return fmt.Errorf("column %q: unit: want one of %s", c.Column, strings.Join(slices.Sorted(maps.Keys(units())), ", "))
+		return fmt.Errorf(
+			"column %q: unit: want one of %s", c.Column,
+			strings.Join(slices.Sorted(maps.Keys(units())), ", "),
+		)
 	}
 	return nil
 }
@@ -72,7 +81,8 @@ func (c *timeColumn) types() []string {
 
 // isTimestamp reports whether a column is a time without a unit.
 func (t *Table) isTimestamp(column string) bool {
-	return column == t.Since.Column && t.Since.Unit == "" || column == t.Until.Column && t.Until.Unit == ""
+	return column == t.Since.Column && t.Since.Unit == "" ||
+		column == t.Until.Column && t.Until.Unit == ""
 }
 
 // span returns when what a row gives begins and ends.
@@ -88,7 +98,9 @@ func longAgo() time.Time { return time.Unix(0, 0).UTC() }
 // in returns the time in the column; zero: there is none, or it is infinitely late. One before
 // longAgo is returned as before: an activity that began then counts from the commit, and one that
 // ended then has ended.
-func (c *timeColumn) in(value func(column string) *string, before time.Time) (at time.Time, err error) {
+func (c *timeColumn) in(
+	value func(column string) *string, before time.Time,
+) (at time.Time, err error) {
 	if c.Column == "" {
 		return at, nil
 	}
@@ -139,7 +151,8 @@ func timeOfNumber(text string, unit time.Duration) (at time.Time, none bool, err
 // Debezium does.
 func parseTime(text string) (time.Time, error) {
 	for _, layout := range []string{
-		"2006-01-02 15:04:05.999999999-07", "2006-01-02 15:04:05.999999999-07:00", "2006-01-02 15:04:05.999999999", "2006-01-02",
+		"2006-01-02 15:04:05.999999999-07", "2006-01-02 15:04:05.999999999-07:00",
+		"2006-01-02 15:04:05.999999999", "2006-01-02",
 		time.RFC3339Nano,
 	} {
 		if at, err := time.Parse(layout, text); err == nil {

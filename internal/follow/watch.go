@@ -77,7 +77,9 @@ func (w *watcher) look(ctx context.Context) (end pglogrepl.LSN, err error) {
 			return 0, err
 		}
 		if now.changing && pause(ctx, changingPause) != nil {
-			return 0, errors.New("a transaction that changes a followed table or its publication has not ended")
+			return 0, errors.New(
+				"a transaction that changes a followed table or its publication has not ended",
+			)
 		}
 	}
 	if now.timeline != w.known.timeline {
@@ -126,7 +128,9 @@ func (w *watcher) flush(ctx context.Context, now glance) error {
 		return nil
 	}
 	// A commit of a transaction with an id. A synchronous standby need not confirm it.
-	_, err := w.conn.Exec(ctx, `BEGIN; SET LOCAL synchronous_commit = local; SELECT pg_current_xact_id(); COMMIT`)
+	_, err := w.conn.Exec(
+		ctx, `BEGIN; SET LOCAL synchronous_commit = local; SELECT pg_current_xact_id(); COMMIT`,
+	)
 	if err != nil {
 		return fmt.Errorf("write the log of the source to disk: %w", err)
 	}

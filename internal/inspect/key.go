@@ -17,12 +17,15 @@ type Verdict string
 
 // Verdicts.
 const (
-	Held          Verdict = "held"           // the ledger has the key, and the page reports it
-	Gone          Verdict = "absent"         // the ledger does not have the key, and the page does not report it
-	FalsePositive Verdict = "false_positive" // the page reports the key, but the ledger does not have it
-	Lost          Verdict = "lost"           // the ledger has the key, but the page does not report it
-	Over          Verdict = "ended"          // the activity has ended, but its key stays in the page until it is removed
-	Reported      Verdict = "reported"       // the page reports the key, and no ledger can confirm it
+	Held Verdict = "held" // the ledger has the key, and the page reports it
+	// the ledger does not have the key, and the page does not report it
+	Gone Verdict = "absent"
+	// the page reports the key, but the ledger does not have it
+	FalsePositive Verdict = "false_positive"
+	Lost          Verdict = "lost" // the ledger has the key, but the page does not report it
+	// the activity has ended, but its key stays in the page until it is removed
+	Over     Verdict = "ended"
+	Reported Verdict = "reported" // the page reports the key, and no ledger can confirm it
 )
 
 // Key is the state of an activity's keys, one for each side. For a two-way kind it includes the
@@ -43,16 +46,17 @@ type Side struct {
 	Key  string `json:"key"`  // such as "block:U1_U2"
 	Kind string `json:"kind"` // of the row: the kind's name, or that of its other side
 	// Owner and Target are the row's. The owner's page holds the key.
-	Owner     string    `json:"owner"`
-	Target    string    `json:"target"`
-	Page      uint32    `json:"page"`   // for a window, its slot
-	Stored    string    `json:"stored"` // name of the page or window in the store
-	PageState string    `json:"page_state"`
-	Reported  bool      `json:"reported"` // by the page
-	Verdict   Verdict   `json:"verdict"`
-	Ledger    *bool     `json:"ledger,omitzero"` // whether the ledger has the key; nil without a ledger, and for windows
-	Since     time.Time `json:"since,omitzero"`  // for a window, the key was recorded then or later
-	Until     time.Time `json:"until,omitzero"`  // for a window, when the key is forgotten
+	Owner     string  `json:"owner"`
+	Target    string  `json:"target"`
+	Page      uint32  `json:"page"`   // for a window, its slot
+	Stored    string  `json:"stored"` // name of the page or window in the store
+	PageState string  `json:"page_state"`
+	Reported  bool    `json:"reported"` // by the page
+	Verdict   Verdict `json:"verdict"`
+	// whether the ledger has the key; nil without a ledger, and for windows
+	Ledger *bool     `json:"ledger,omitzero"`
+	Since  time.Time `json:"since,omitzero"` // for a window, the key was recorded then or later
+	Until  time.Time `json:"until,omitzero"` // for a window, when the key is forgotten
 }
 
 // keyReader reads the state of one activity.
@@ -70,11 +74,15 @@ type keyReader struct {
 // much as [pages.Inspector.InspectPage] of two pages.
 // Errors are an [*activity.InvalidError] of field "kind", "user" or "target", an
 // [*activity.UnavailableError], or that of ctx.
-func ReadKey(ctx context.Context, a activity.Activities, rows *activity.Recorder, kind, user, target string) (*Key, error) {
+func ReadKey(
+	ctx context.Context, a activity.Activities, rows *activity.Recorder, kind, user, target string,
+) (*Key, error) {
 	k, ok := a.Kinds().Named(kind)
 	if !ok {
 		return nil, &activity.InvalidError{
-			Code: activity.CodeUnknownKind, Field: "kind", Message: fmt.Sprintf("there is no kind %q", kind),
+			Code:    activity.CodeUnknownKind,
+			Field:   "kind",
+			Message: fmt.Sprintf("there is no kind %q", kind),
 		}
 	}
 	of, err := a.Kinds().Canonical(activity.Activity{User: user, Kind: k.Name, Target: target})
@@ -82,7 +90,11 @@ func ReadKey(ctx context.Context, a activity.Activities, rows *activity.Recorder
 		return nil, err
 	}
 	r := &keyReader{
-		of: a, rows: rows, kind: k, pages: make(map[string]*pages.PageInside), Key: &Key{Kind: k.Name, User: user, Target: of.Target},
+		of: a, rows: rows, kind: k, pages: make(map[string]*pages.PageInside), Key: &Key{
+			Kind:   k.Name,
+			User:   user,
+			Target: of.Target,
+		},
 	}
 	read := r.readWindow
 	if k.InLedger() {
@@ -99,7 +111,9 @@ func (r *keyReader) readSides(ctx context.Context) error {
 	k := r.kind
 	r.Sides = []Side{{Side: "direct", Kind: k.Name, Owner: r.User, Target: r.Target}}
 	if k.Fanout {
-		r.Sides = append(r.Sides, Side{Side: "mirror", Kind: k.Mirror(), Owner: r.Target, Target: r.User})
+		r.Sides = append(
+			r.Sides, Side{Side: "mirror", Kind: k.Mirror(), Owner: r.Target, Target: r.User},
+		)
 	}
 	if k.Reverse != "" {
 		r.Sides = append(r.Sides,
@@ -132,7 +146,9 @@ func (r *keyReader) readSide(ctx context.Context, s *Side) error {
 	s.Reported = p.Page != nil && p.Page.Contains(hash)
 	if p.Ledger != nil {
 		// The rows and the page are from the same moment, so both lack later writes.
-		has := slices.ContainsFunc(p.User.Rows, func(row ledger.Row) bool { return row.Target == s.Target && row.Kind == s.Kind })
+		has := slices.ContainsFunc(p.User.Rows, func(row ledger.Row) bool {
+			return row.Target == s.Target && row.Kind == s.Kind
+		})
 		s.Ledger = &has
 		if has {
 			if err := r.readTimes(ctx, s); err != nil {
@@ -169,11 +185,20 @@ func (r *keyReader) readWindow(ctx context.Context) error {
 		return err
 	}
 	if w.Keys() == 0 && w.Damage() == nil {
-		r.Words = []string{fmt.Sprintf("The window is empty: everything of kind %s that %s did is forgotten.", r.kind.Name, r.User)}
+		r.Words = []string{
+			fmt.Sprintf(
+				"The window is empty: everything of kind %s that %s did is forgotten.", r.kind.Name, r.User,
+			),
+		}
 		return nil
 	}
 	s := Side{
-		Side: "direct", Kind: r.kind.Name, Owner: r.User, Target: r.Target, Stored: w.ID().String(), Page: w.ID().Number,
+		Side:      "direct",
+		Kind:      r.kind.Name,
+		Owner:     r.User,
+		Target:    r.Target,
+		Stored:    w.ID().String(),
+		Page:      w.ID().Number,
 		PageState: pages.PageSound,
 	}
 	if w.Damage() != nil {

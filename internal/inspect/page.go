@@ -26,8 +26,9 @@ type Page struct {
 
 // Stands is the state of a page, from its header and bits.
 type Stands struct {
-	Sequence      uint64  `json:"sequence"`
-	Left          uint32  `json:"left"` // low 24 bits of the sequence at which a user last left the page
+	Sequence uint64 `json:"sequence"`
+	// low 24 bits of the sequence at which a user last left the page
+	Left          uint32  `json:"left"`
 	Keys          uint32  `json:"keys"`
 	Bits          uint32  `json:"bits"` // of all layers
 	Hashes        uint8   `json:"hashes"`
@@ -39,12 +40,14 @@ type Stands struct {
 	Collided      uint32  `json:"collided"`
 	CollidedShare float64 `json:"collided_share"`
 	Rate          float64 `json:"false_positive_rate"` // of one key
-	FullAt        float64 `json:"full_at"`             // fill at which the page is rebuilt, or gets another layer if it grows
-	Capacity      int     `json:"capacity"`            // keys that the first layer is expected to hold at that fill
-	BitsBytes     int     `json:"bits_bytes"`
-	RegionsBytes  int     `json:"regions_bytes"`
-	Build         string  `json:"build"`
-	Incarnation   string  `json:"incarnation"`
+	// fill at which the page is rebuilt, or gets another layer if it grows
+	FullAt float64 `json:"full_at"`
+	// keys that the first layer is expected to hold at that fill
+	Capacity     int    `json:"capacity"`
+	BitsBytes    int    `json:"bits_bytes"`
+	RegionsBytes int    `json:"regions_bytes"`
+	Build        string `json:"build"`
+	Incarnation  string `json:"incarnation"`
 }
 
 // Layer is one Bloom filter of a page.
@@ -55,12 +58,13 @@ type Layer struct {
 
 // Ledger is the ledger's state of a page.
 type Ledger struct {
-	Sequence uint64         `json:"sequence"`
-	Left     uint64         `json:"left"` // sequence at which a user last left the page; 0: no user has
-	Keys     int            `json:"keys"`
-	Kinds    map[string]int `json:"kinds"`
-	Users    int            `json:"users"`
-	Largest  []UserKeys     `json:"largest"`
+	Sequence uint64 `json:"sequence"`
+	// sequence at which a user last left the page; 0: no user has
+	Left    uint64         `json:"left"`
+	Keys    int            `json:"keys"`
+	Kinds   map[string]int `json:"kinds"`
+	Users   int            `json:"users"`
+	Largest []UserKeys     `json:"largest"`
 }
 
 // UserKeys is the number of keys of a user.
@@ -71,13 +75,20 @@ type UserKeys struct {
 
 // ReadPage reads a page, and compares it with the ledger if there is one. name maps a user's id to
 // the name shown. ReadPage changes nothing. Errors are those of [pages.Inspector.InspectPage].
-func ReadPage(ctx context.Context, a activity.Activities, number uint32, name func(user string) string) (*Page, error) {
+func ReadPage(
+	ctx context.Context, a activity.Activities, number uint32, name func(user string) string,
+) (*Page, error) {
 	in, err := a.Inside().InspectPage(ctx, number)
 	if err != nil {
 		return nil, err
 	}
 	p := &Page{
-		Number: in.Number, Dedicated: in.Dedicated, State: in.State, Lacks: in.Lacks, Residual: in.Residual, Behind: in.Behind,
+		Number:    in.Number,
+		Dedicated: in.Dedicated,
+		State:     in.State,
+		Lacks:     in.Lacks,
+		Residual:  in.Residual,
+		Behind:    in.Behind,
 	}
 	if in.Damage != nil {
 		p.Damage = in.Damage.Error()
@@ -85,7 +96,13 @@ func ReadPage(ctx context.Context, a activity.Activities, number uint32, name fu
 	if l := in.Ledger; l != nil {
 		agrees := in.Agrees()
 		p.Agrees = &agrees
-		p.Ledger = &Ledger{Sequence: l.Sequence, Left: l.Left, Keys: l.Keys, Kinds: l.Kinds, Users: l.Users}
+		p.Ledger = &Ledger{
+			Sequence: l.Sequence,
+			Left:     l.Left,
+			Keys:     l.Keys,
+			Kinds:    l.Kinds,
+			Users:    l.Users,
+		}
 		for _, u := range l.Largest {
 			p.Ledger.Largest = append(p.Ledger.Largest, UserKeys{name(u.User), u.Keys})
 		}
@@ -100,11 +117,24 @@ func standsOf(in *pages.PageInside) *Stands {
 	h, size := in.Status.Header, in.Status.Size
 	raw, collisions := in.Page.Encode()
 	s := &Stands{
-		Sequence: h.Sequence, Left: h.Left, Keys: h.Count, Bits: size.Bits, Hashes: h.Shape.Hashes, RegionBits: h.Shape.Region,
-		Set: h.Set, Fill: share(h.Set, size.Bits), Regions: size.Regions, Collided: in.Status.Collided,
-		CollidedShare: share(in.Status.Collided, size.Regions), Rate: in.Page.FalsePositiveRate(),
-		FullAt: share(in.Limit, h.Shape.Bits), Capacity: in.Capacity, BitsBytes: len(raw), RegionsBytes: len(collisions),
-		Build: fmt.Sprintf("%016x", h.Build), Incarnation: fmt.Sprintf("%016x", h.Incarnation),
+		Sequence:      h.Sequence,
+		Left:          h.Left,
+		Keys:          h.Count,
+		Bits:          size.Bits,
+		Hashes:        h.Shape.Hashes,
+		RegionBits:    h.Shape.Region,
+		Set:           h.Set,
+		Fill:          share(h.Set, size.Bits),
+		Regions:       size.Regions,
+		Collided:      in.Status.Collided,
+		CollidedShare: share(in.Status.Collided, size.Regions),
+		Rate:          in.Page.FalsePositiveRate(),
+		FullAt:        share(in.Limit, h.Shape.Bits),
+		Capacity:      in.Capacity,
+		BitsBytes:     len(raw),
+		RegionsBytes:  len(collisions),
+		Build:         fmt.Sprintf("%016x", h.Build),
+		Incarnation:   fmt.Sprintf("%016x", h.Incarnation),
 	}
 	for _, shape := range in.Page.Layers() {
 		s.Layers = append(s.Layers, Layer{shape.Bits, shape.Hashes})

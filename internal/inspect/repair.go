@@ -22,8 +22,14 @@ type Scrub struct {
 // ScrubOf returns the progress of a scrub, with times in UTC.
 func ScrubOf(p pages.ScrubProgress) Scrub {
 	s := Scrub{
-		Running: p.Running, Done: p.Done, All: p.All, Found: p.Found, Failed: p.Failed, Unasked: p.Unasked,
-		Started: p.Started.UTC(), Ended: p.Ended.UTC(),
+		Running: p.Running,
+		Done:    p.Done,
+		All:     p.All,
+		Found:   p.Found,
+		Failed:  p.Failed,
+		Unasked: p.Unasked,
+		Started: p.Started.UTC(),
+		Ended:   p.Ended.UTC(),
 	}
 	if p.Err != nil {
 		s.Trouble = "the service was shut down"
@@ -42,5 +48,11 @@ type Rebuilt struct {
 
 // RebuiltOf returns the result of a rebuild.
 func RebuiltOf(r pages.Rebuilt) Rebuilt {
-	return Rebuilt{Number: r.Number, Sequence: r.Sequence, Keys: r.Keys, Bytes: r.Bytes, TookMS: float64(r.Took.Microseconds()) / 1000}
+	return Rebuilt{
+		Number:   r.Number,
+		Sequence: r.Sequence,
+		Keys:     r.Keys,
+		Bytes:    r.Bytes,
+		TookMS:   float64(r.Took.Microseconds()) / 1000,
+	}
 }

@@ -32,7 +32,10 @@ func (p *Page) Text(w io.Writer) error {
 	if s := p.Page; s != nil {
 		t.linef("  bits      %d, %d of them set, %s; rebuilt at %s; %s",
 			s.Bits, s.Set, percent(s.Fill), percent(s.FullAt), layers(s))
-		t.linef("  regions   %d of %d bits, %d of them shared, %s", s.Regions, s.RegionBits, s.Collided, percent(s.CollidedShare))
+		t.linef(
+			"  regions   %d of %d bits, %d of them shared, %s", s.Regions, s.RegionBits, s.Collided,
+			percent(s.CollidedShare),
+		)
 		t.linef("  rate      %.2g false positives per absent key", s.Rate)
 		t.linef("  bytes     %d of bits, %d of regions", s.BitsBytes, s.RegionsBytes)
 		t.linef("  build     %s, ledger %s", s.Build, s.Incarnation)
@@ -96,7 +99,8 @@ func (p *Page) compare(t *text) {
 	}
 	table := tabwriter.NewWriter(t.w, 0, 8, 2, ' ', 0)
 	for _, row := range rows {
-		_, _ = fmt.Fprintln(table, strings.TrimRight(fmt.Sprintf("  %-8s\t%v\t%v", row...), "\t ")) // Flush says
+		// Flush says
+		_, _ = fmt.Fprintln(table, strings.TrimRight(fmt.Sprintf("  %-8s\t%v\t%v", row...), "\t "))
 	}
 	t.err = table.Flush()
 }
@@ -141,7 +145,10 @@ func (u *User) Text(w io.Writer) error {
 		}
 	}
 	for _, win := range u.Windows {
-		t.linef("  window    %s: %s in %s, %d bytes", win.Kind, number(win.Keys, "key"), number(win.Parts, "part"), win.Bytes)
+		t.linef(
+			"  window    %s: %s in %s, %d bytes", win.Kind, number(win.Keys, "key"),
+			number(win.Parts, "part"), win.Bytes,
+		)
 	}
 	t.linef("  feed      reads %d bytes", u.FeedBytes)
 	return t.err

@@ -54,11 +54,18 @@ func (s *Side) judgment() string {
 func (s *Side) windowWords() string {
 	switch {
 	case s.Reported:
-		return fmt.Sprintf("window %s reports it. It was recorded at %s or later, and is forgotten at %s. Nothing can confirm it.",
-			s.Stored, s.Since.Format(minute), s.Until.Format(minute))
+		return fmt.Sprintf(
+			"window %s reports it. It was recorded at %s or later, and is forgotten at %s. Nothing can confirm it.",
+			s.Stored, s.Since.Format(minute), s.Until.Format(minute),
+		)
 	case s.PageState == pages.PageSound:
-		return fmt.Sprintf("window %s does not report it. It was never recorded, or is forgotten.", s.Stored)
+		return fmt.Sprintf(
+			"window %s does not report it. It was never recorded, or is forgotten.", s.Stored,
+		)
 	default:
-		return fmt.Sprintf("window %s is %s and counts as empty. It was never recorded, or is forgotten.", s.Stored, s.PageState)
+		return fmt.Sprintf(
+			"window %s is %s and counts as empty. It was never recorded, or is forgotten.", s.Stored,
+			s.PageState,
+		)
 	}
 }

@@ -64,7 +64,8 @@ func Parse(file []byte) (*activity.Kinds, error) {
 		} else {
 			with = append(with, k)
 		}
-		if _, err := activity.NewKinds(with...); err != nil { // adding one at a time reports all mistakes
+		// adding one at a time reports all mistakes
+		if _, err := activity.NewKinds(with...); err != nil {
 			errs = append(errs, err)
 			continue
 		}
@@ -97,8 +98,11 @@ func splitKinds(file []byte) (facets jsontext.Value, kinds []jsontext.Value, err
 		}
 		return nil, nil, fmt.Errorf("line %d: not JSON: %s", line, what)
 	}
-	if wrong, ok := errors.AsType[*json.SemanticError](err); ok && errors.Is(wrong, json.ErrUnknownName) {
-		return nil, nil, fmt.Errorf("unknown field %q, want kinds or facets", wrong.JSONPointer.LastToken())
+	if wrong, ok := errors.AsType[*json.SemanticError](err); ok &&
+		errors.Is(wrong, json.ErrUnknownName) {
+		return nil, nil, fmt.Errorf(
+			"unknown field %q, want kinds or facets", wrong.JSONPointer.LastToken(),
+		)
 	}
 	switch {
 	case err != nil || f.Kinds == nil:
@@ -119,7 +123,8 @@ type facetEntry struct {
 // readFacets returns the facets of the file, and all mistakes.
 func readFacets(text jsontext.Value) (facets map[activity.Facet]facetEntry, errs []error) {
 	var entries map[activity.Facet]jsontext.Value
-	if text != nil && (text.Kind() != jsontext.KindBeginObject || json.Unmarshal(text, &entries) != nil) {
+	if text != nil &&
+		(text.Kind() != jsontext.KindBeginObject || json.Unmarshal(text, &entries) != nil) {
 		return nil, []error{errors.New("facets: not an object")}
 	}
 	facets = make(map[activity.Facet]facetEntry)
@@ -134,7 +139,9 @@ func readFacets(text jsontext.Value) (facets map[activity.Facet]facetEntry, errs
 			errs = append(errs, fmt.Errorf("facet %q: %s", facet, strings.Join(e.mistakes, ", ")))
 		}
 		if facet == activity.User || facet == activity.Post {
-			errs = append(errs, fmt.Errorf("facet %q: ids of users and posts are compared as they are", facet))
+			errs = append(
+				errs, fmt.Errorf("facet %q: ids of users and posts are compared as they are", facet),
+			)
 		}
 		facets[facet] = f
 	}
@@ -287,7 +294,9 @@ func (e *kindEntry) mistake(what string) { e.mistakes = append(e.mistakes, what)
 
 // missing notes that a field is missing, unless there is a mistake about it already.
 func (e *kindEntry) missing(name string) {
-	if !slices.ContainsFunc(e.mistakes, func(m string) bool { return strings.HasPrefix(m, name+": ") }) {
+	if !slices.ContainsFunc(e.mistakes, func(m string) bool {
+		return strings.HasPrefix(m, name+": ")
+	}) {
 		e.mistake(name + ": missing")
 	}
 }

@@ -33,18 +33,28 @@ type Settings struct {
 // New returns a Registry with the metrics of the Go runtime, the process, and its settings.
 func New(s Settings) *Registry {
 	r := &Registry{registry: prometheus.NewRegistry()}
-	r.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	r.registry.MustRegister(
+		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+	)
 	r.add(func(to sink) {
 		gauge(to, "feedfilter_build_info", "Always 1; the labels name the build.", 1,
 			"version", s.Version, "commit", s.Commit, "goversion", runtime.Version())
-		gauge(to, "feedfilter_configured_false_positive_ratio", "Configured false-positive rate.", s.FalsePositiveRate)
-		gauge(to, "feedfilter_configured_staleness_bound_seconds", "Configured staleness bound.", s.StalenessBound.Seconds())
+		gauge(
+			to, "feedfilter_configured_false_positive_ratio", "Configured false-positive rate.",
+			s.FalsePositiveRate,
+		)
+		gauge(
+			to, "feedfilter_configured_staleness_bound_seconds", "Configured staleness bound.",
+			s.StalenessBound.Seconds(),
+		)
 	})
 	return r
 }
 
 // Gatherer returns the current metrics.
-func (r *Registry) Gatherer() prometheus.Gatherer { return r.registry } //nolint:ireturn // what tools for metrics take
+//
+//nolint:ireturn // what tools for metrics take
+func (r *Registry) Gatherer() prometheus.Gatherer { return r.registry }
 
 // Handler serves all metrics as Prometheus text, OpenMetrics, or protocol buffers with native
 // histograms.
@@ -75,11 +85,15 @@ type number interface {
 // counter sends the value of a counter, and gauge that of a gauge. labels are names, each followed
 // by its value.
 func counter[N number](to sink, name, help string, value N, labels ...string) {
-	to <- prometheus.MustNewConstMetric(describe(name, help, labels...), prometheus.CounterValue, float64(value))
+	to <- prometheus.MustNewConstMetric(
+		describe(name, help, labels...), prometheus.CounterValue, float64(value),
+	)
 }
 
 func gauge[N number](to sink, name, help string, value N, labels ...string) {
-	to <- prometheus.MustNewConstMetric(describe(name, help, labels...), prometheus.GaugeValue, float64(value))
+	to <- prometheus.MustNewConstMetric(
+		describe(name, help, labels...), prometheus.GaugeValue, float64(value),
+	)
 }
 
 // counters sends a counter for each value of a label.
@@ -107,7 +121,10 @@ func truth(holds bool) float64 {
 // outcomes adds the durations and the failures of something, by a label whose values are there from
 // the start.
 func (r *Registry) outcomes(
-	duration prometheus.HistogramOpts, failures prometheus.CounterOpts, label string, values ...string,
+	duration prometheus.HistogramOpts,
+	failures prometheus.CounterOpts,
+	label string,
+	values ...string,
 ) (seconds *prometheus.HistogramVec, failed *prometheus.CounterVec) {
 	seconds = prometheus.NewHistogramVec(duration, []string{label})
 	failed = prometheus.NewCounterVec(failures, []string{label})
@@ -125,7 +142,9 @@ func (r *Registry) outcomes(
 func durations(name, help string) prometheus.HistogramOpts {
 	return prometheus.HistogramOpts{
 		Name: name, Help: help,
-		Buckets:                        []float64{1e-4, 2.5e-4, 5e-4, 1e-3, 2.5e-3, 5e-3, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10},
+		Buckets: []float64{
+			1e-4, 2.5e-4, 5e-4, 1e-3, 2.5e-3, 5e-3, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10,
+		},
 		NativeHistogramBucketFactor:    1.1,
 		NativeHistogramMaxBucketNumber: 160, // 20 doublings: from 10 us to 10 s
 	}

@@ -22,7 +22,9 @@ func FindKind(ctx context.Context, c *client.Client, name string) (client.Kind, 
 	if err != nil {
 		return client.Kind{}, err
 	}
-	i := slices.IndexFunc(kinds, func(k client.Kind) bool { return k.Name == name || k.Plural == name })
+	i := slices.IndexFunc(kinds, func(k client.Kind) bool {
+		return k.Name == name || k.Plural == name
+	})
 	switch {
 	case i < 0:
 		return client.Kind{}, fmt.Errorf("the service has no kind %q", name)
@@ -34,7 +36,9 @@ func FindKind(ctx context.Context, c *client.Client, name string) (client.Kind, 
 }
 
 // Record adds at most 900 activities of the kind.
-func (s *Service) Record(ctx context.Context, activities []client.Activity) ([]client.Result, error) {
+func (s *Service) Record(
+	ctx context.Context, activities []client.Activity,
+) ([]client.Result, error) {
 	for i := range activities {
 		activities[i].Op, activities[i].Kind = client.Add, s.Kind.Name
 		activities[i].Until = activities[i].Until.UTC().Truncate(time.Microsecond)

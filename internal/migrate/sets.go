@@ -32,7 +32,9 @@ const (
 
 // ErrMoved means that servers failed over, were restarted or moved slots during the scan. A cursor
 // is valid on one server only, so the scan may have missed keys.
-var ErrMoved = errors.New("the servers changed during the scan, which may have missed keys; run it again")
+var ErrMoved = errors.New(
+	"the servers changed during the scan, which may have missed keys; run it again",
+)
 
 // Pattern is the form of the keys of an app's sets: "blocks:{user}", or "blocks:{{user}}" with a
 // hash tag.
@@ -115,7 +117,10 @@ func (s *Sets) scan(ctx context.Context, node redis.Cmdable, each func(user stri
 		for _, key := range keys {
 			user, ok := s.Keys.User(key)
 			if ok && strings.HasPrefix(user, "{") && strings.HasSuffix(user, "}") {
-				return fmt.Errorf("key %s: the id is in braces; if they are a hash tag, write {%s} in the pattern", key, placeholder)
+				return fmt.Errorf(
+					"key %s: the id is in braces; if they are a hash tag, write {%s} in the pattern", key,
+					placeholder,
+				)
 			}
 			if ok {
 				if err := each(user); err != nil {
@@ -209,10 +214,13 @@ func isWrongType(err error) bool { return redis.HasErrorPrefix(err, "WRONGTYPE")
 
 // servers returns the server, or every primary of a cluster. It also returns what identifies their
 // processes, and the slots of each server of a cluster.
-func (s *Sets) servers(ctx context.Context) (primaries []redis.Cmdable, id map[string]bool, err error) {
+func (s *Sets) servers(
+	ctx context.Context,
+) (primaries []redis.Cmdable, id map[string]bool, err error) {
 	primaries, id = []redis.Cmdable{s.Client}, make(map[string]bool)
 	if cluster, ok := s.Client.(*redis.ClusterClient); ok {
-		slots, err := cluster.ClusterSlots(ctx).Result() //nolint:staticcheck // servers before 7.0 have no CLUSTER SHARDS
+		//nolint:staticcheck // servers before 7.0 have no CLUSTER SHARDS
+		slots, err := cluster.ClusterSlots(ctx).Result()
 		if err != nil {
 			return nil, nil, err
 		}

@@ -32,14 +32,24 @@ func expand(description []byte, kinds *activity.Kinds) (any, error) {
 	if err := yaml.UnmarshalWithOptions(description, &tree, yaml.UseOrderedMap()); err != nil {
 		return nil, err
 	}
-	e := expansion{codes: codes, kinds: sorts(kinds), placeholder: regexp.MustCompile(`<([^<>]+)\.([^<>]+)>`)}
+	e := expansion{
+		codes:       codes,
+		kinds:       sorts(kinds),
+		placeholder: regexp.MustCompile(`<([^<>]+)\.([^<>]+)>`),
+	}
 	return e.value(tree)
 }
 
 // sorts returns the kinds of each sort.
 func sorts(kinds *activity.Kinds) map[string][]activity.Kind {
 	all := map[string][]activity.Kind{
-		"kind": kinds.All(), "ledger": nil, "windowed": nil, "dropping": nil, "annotating": nil, "keeping": nil, "users": nil,
+		"kind":       kinds.All(),
+		"ledger":     nil,
+		"windowed":   nil,
+		"dropping":   nil,
+		"annotating": nil,
+		"keeping":    nil,
+		"users":      nil,
 	}
 	for _, k := range kinds.All() {
 		keeper, effect := "windowed", ""
@@ -174,15 +184,25 @@ func (e expansion) words() map[string]string {
 	case k.Effect == activity.Annotate:
 		effect = "Feeds of the user annotate the post, if they ask for it."
 	case k.Effect == activity.Keep:
-		effect = "Feeds of the user keep the post in spite of the kinds " + strings.Join(k.Over, ", ") + "."
+		effect = "Feeds of the user keep the post in spite of the kinds " + strings.Join(k.Over, ", ") +
+			"."
 	case k.Reverse != "":
 		effect = "Feeds of both users leave out posts with the other as author or actor."
 	case k.Target == activity.User:
 		effect = "Feeds of the user leave out posts with the target as author or actor."
 	case k.Target != activity.Post:
-		effect = fmt.Sprintf("Feeds of the user leave out posts with the target among the ids of their facet %q.", k.Target)
+		effect = fmt.Sprintf(
+			"Feeds of the user leave out posts with the target among the ids of their facet %q.",
+			k.Target,
+		)
 	}
-	return map[string]string{"name": k.Name, "Name": camel(k.Name), "plural": k.Plural, "window": k.Window.String(), "effect": effect}
+	return map[string]string{
+		"name":   k.Name,
+		"Name":   camel(k.Name),
+		"plural": k.Plural,
+		"window": k.Window.String(),
+		"effect": effect,
+	}
 }
 
 // camel writes "super-like" as "SuperLike".
@@ -198,7 +218,9 @@ func camel(name string) string {
 
 // excludes reports whether the part is about a kind that cannot cause the error code.
 func (e expansion) excludes(code string) bool {
-	return e.sort != "" && (code == "self_block" && e.kind.Target != activity.User || code == "limit_reached" && e.kind.Limit == 0)
+	return e.sort != "" &&
+		(code == "self_block" && e.kind.Target != activity.User ||
+			code == "limit_reached" && e.kind.Limit == 0)
 }
 
 // flat returns the texts in nested lists. An alias in a list is such a list.

@@ -42,7 +42,8 @@ func (s *Server) StartBouncer(mode string, settings ...string) *Bouncer {
 		}
 		ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
 		defer cancel()
-		b.cmd = exec.CommandContext(context.Background(), program, b.file) //nolint:gosec // as in command
+		//nolint:gosec // as in command
+		b.cmd = exec.CommandContext(context.Background(), program, b.file)
 		b.cmd.Dir = dir
 		s.account.use(b.cmd)
 		return servertest.Start(ctx, b.cmd, "process up")

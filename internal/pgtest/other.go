@@ -7,7 +7,9 @@ import "os/exec"
 type account struct{}
 
 // unprivileged returns nil. Outside Linux, tests do not run as root.
-func unprivileged() (*account, error) { return nil, nil } //nolint:nilnil // nil stands for the user of the test
+//
+//nolint:nilnil // nil stands for the user of the test
+func unprivileged() (*account, error) { return nil, nil }
 
 func (*account) own(string) error { return nil }
 

@@ -83,8 +83,13 @@ func StartAtLeast(t testing.TB, version int, settings ...string) *Server {
 	variable := fmt.Sprintf("TEST_POSTGRES%d", version)
 	programs = os.Getenv(variable)
 	if programs == "" {
-		t.Skipf("THIS TEST NEEDS POSTGRESQL %d, and %d is installed: install a later one, or set %s to the directory of "+
-			"its programs", version, installed, variable)
+		t.Skipf(
+			"THIS TEST NEEDS POSTGRESQL %d, and %d is installed: install a later one, or set %s to the directory of "+
+				"its programs",
+			version,
+			installed,
+			variable,
+		)
 	}
 	if is := versionOf(t, programs); is < version {
 		t.Fatalf("pgtest: %s names PostgreSQL %d", variable, is)
@@ -111,7 +116,12 @@ func startOf(t testing.TB, programs string, settings []string) *Server {
 // accepts connections.
 func (s *Server) StartStandby(settings ...string) *Server {
 	s.t.Helper()
-	standby := &Server{t: s.t, programs: s.programs, account: s.account, settings: slices.Concat(s.settings, settings)}
+	standby := &Server{
+		t:        s.t,
+		programs: s.programs,
+		account:  s.account,
+		settings: slices.Concat(s.settings, settings),
+	}
 	standby.makeDirectory()
 	ctx, cancel := context.WithTimeout(context.Background(), makeTimeout)
 	defer cancel()
@@ -162,7 +172,8 @@ func versionOf(t testing.TB, programs string) (version int) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
 	defer cancel()
-	initdb := exec.CommandContext(ctx, filepath.Join(programs, "initdb"), "--version") //nolint:gosec // as in command
+	//nolint:gosec // as in command
+	initdb := exec.CommandContext(ctx, filepath.Join(programs, "initdb"), "--version")
 	output, err := servertest.Run(initdb)
 	if err == nil {
 		_, err = fmt.Sscanf(string(output), "initdb (PostgreSQL) %d", &version)
@@ -203,7 +214,8 @@ func (s *Server) makeCluster() {
 
 // command returns a command that runs a program of PostgreSQL as the server's account.
 func (s *Server) command(ctx context.Context, name string, args ...string) *exec.Cmd {
-	cmd := exec.CommandContext(ctx, filepath.Join(s.programs, name), args...) //nolint:gosec // the test's own words
+	//nolint:gosec // the test's own words
+	cmd := exec.CommandContext(ctx, filepath.Join(s.programs, name), args...)
 	cmd.Dir = s.dir
 	s.account.use(cmd)
 	return cmd

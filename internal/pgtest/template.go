@@ -67,7 +67,11 @@ func (s *Server) template() (string, error) {
 	if err != nil {
 		cache = os.TempDir()
 	}
-	key := sha256.Sum256(fmt.Append(nil, s.programs, initdb.Size(), initdb.ModTime().UnixNano(), initdbArgs(), withoutTemplate1))
+	key := sha256.Sum256(
+		fmt.Append(
+			nil, s.programs, initdb.Size(), initdb.ModTime().UnixNano(), initdbArgs(), withoutTemplate1,
+		),
+	)
 	return filepath.Join(cache, "feedfilter-pgtest", hex.EncodeToString(key[:8])+".tar"), nil
 }
 
@@ -165,7 +169,8 @@ func (s *Server) extract(path string, header *tar.Header, content io.Reader, buf
 	if err != nil {
 		return err
 	}
-	_, err = io.CopyBuffer(struct{ io.Writer }{file}, content, buffer) // the file's own way makes a buffer for each
+	// the file's own way makes a buffer for each
+	_, err = io.CopyBuffer(struct{ io.Writer }{file}, content, buffer)
 	if length, ends := header.PAXRecords[lengthRecord]; ends && err == nil {
 		var n int64
 		if n, err = strconv.ParseInt(length, 10, 64); err == nil {

@@ -64,15 +64,22 @@ func StartCluster(t testing.TB, primaries, replicasEach int, args ...string) *Cl
 // Replicas, too, receive their data through their primary's proxy, because they know no other
 // address. The nodes talk to each other without proxies, for failure detection and elections. The
 // same holds for the slots that MoveSlots moves, and for Client and Addr of a node.
-func StartClusterVia(t testing.TB, primaries, replicasEach int, proxy func(addr string) string, args ...string) *Cluster {
+func StartClusterVia(
+	t testing.TB, primaries, replicasEach int, proxy func(addr string) string, args ...string,
+) *Cluster {
 	t.Helper()
 	return startCluster(t, primaries, replicasEach, proxy, args)
 }
 
-func startCluster(t testing.TB, primaries, replicasEach int, proxy func(addr string) string, args []string) *Cluster {
+func startCluster(
+	t testing.TB, primaries, replicasEach int, proxy func(addr string) string, args []string,
+) *Cluster {
 	t.Helper()
 	if primaries < 1 || replicasEach < 0 {
-		t.Fatalf("redistest: a cluster of %d primaries with %d replicas each: want at least one primary", primaries, replicasEach)
+		t.Fatalf(
+			"redistest: a cluster of %d primaries with %d replicas each: want at least one primary",
+			primaries, replicasEach,
+		)
 	}
 	binary := findBinary(t)
 	c := &Cluster{t: t}
@@ -182,7 +189,8 @@ func (c *Cluster) join(ctx context.Context, primaries int) error {
 		primary := i % primaries
 		what := fmt.Sprintf("%s replicates %s", replica.Addr(), c.nodes[primary].Addr())
 		err := servertest.Await(ctx, what, func(ctx context.Context) error {
-			return replica.client.ClusterReplicate(ctx, c.ids[primary]).Err() // fails until it has met the primary
+			// fails until it has met the primary
+			return replica.client.ClusterReplicate(ctx, c.ids[primary]).Err()
 		})
 		if err != nil {
 			return err
@@ -265,7 +273,9 @@ func (c *Cluster) newClient() *redis.ClusterClient {
 	})
 	c.t.Cleanup(func() {
 		if err := client.Close(); err != nil && !errors.Is(err, redis.ErrClosed) {
-			c.t.Errorf("redistest: closing the client of the cluster at %s: %v", strings.Join(c.addrs, ", "), err)
+			c.t.Errorf(
+				"redistest: closing the client of the cluster at %s: %v", strings.Join(c.addrs, ", "), err,
+			)
 		}
 	})
 	return client

@@ -55,7 +55,9 @@ func parseNodes(answer string) ([]nodeRecord, error) {
 		// id ip:port@bus flags primary ping-sent pong-received epoch link slot...
 		fields := strings.Fields(line)
 		if len(fields) < 8 {
-			return nil, fmt.Errorf("the line %q of CLUSTER NODES has %d fields, want at least 8", line, len(fields))
+			return nil, fmt.Errorf(
+				"the line %q of CLUSTER NODES has %d fields, want at least 8", line, len(fields),
+			)
 		}
 		epoch, err := strconv.ParseInt(fields[6], 10, 64)
 		if err != nil {
@@ -106,7 +108,9 @@ func (c *Cluster) ownRecord(ctx context.Context, s *Server) (nodeRecord, error) 
 	if err != nil {
 		return nodeRecord{}, err
 	}
-	i := slices.IndexFunc(records, func(r nodeRecord) bool { return slices.Contains(r.flags, "myself") })
+	i := slices.IndexFunc(records, func(r nodeRecord) bool {
+		return slices.Contains(r.flags, "myself")
+	})
 	if i < 0 {
 		return nodeRecord{}, fmt.Errorf("asking %s for its nodes: it is not among them", s.Addr())
 	}
@@ -144,7 +148,9 @@ func (c *Cluster) Primary(ctx context.Context, slotKey string) (*Server, error) 
 	}
 	primary := server(records, int(slot))
 	if primary == nil {
-		return nil, fmt.Errorf("finding the primary of %q: no running node serves slot %d", slotKey, slot)
+		return nil, fmt.Errorf(
+			"finding the primary of %q: no running node serves slot %d", slotKey, slot,
+		)
 	}
 	return primary, nil
 }
@@ -181,7 +187,9 @@ func (c *Cluster) ReplicasOf(ctx context.Context, primary *Server) ([]*Server, e
 		return nil, fmt.Errorf("finding the replicas of %s: %w", primary.Addr(), err)
 	}
 	id := c.id(primary)
-	return slices.DeleteFunc(slices.Clone(c.nodes), func(s *Server) bool { return records[s].primary != id }), nil
+	return slices.DeleteFunc(slices.Clone(c.nodes), func(s *Server) bool {
+		return records[s].primary != id
+	}), nil
 }
 
 // WaitOK returns when the cluster is healthy. Running nodes serve all slots, agree which node
@@ -216,7 +224,8 @@ func (c *Cluster) checkView(ctx context.Context, node *Server, own map[*Server]n
 	if err != nil {
 		return err
 	}
-	if !strings.Contains(info, "cluster_state:ok\r\n") || !strings.Contains(info, "cluster_slots_ok:16384\r\n") {
+	if !strings.Contains(info, "cluster_state:ok\r\n") ||
+		!strings.Contains(info, "cluster_slots_ok:16384\r\n") {
 		return fmt.Errorf("not all slots are served: %q", info)
 	}
 	records, err := c.records(ctx, node)
@@ -228,7 +237,8 @@ func (c *Cluster) checkView(ctx context.Context, node *Server, own map[*Server]n
 		if i < 0 || !records[i].isMember() {
 			return fmt.Errorf("it takes %s for down, or does not know it", other.Addr())
 		}
-		if seen := records[i]; seen.primary != itself.primary || !slices.Equal(seen.slots, itself.slots) {
+		if seen := records[i]; seen.primary != itself.primary ||
+			!slices.Equal(seen.slots, itself.slots) {
 			return fmt.Errorf("it and %s differ on the part of that", other.Addr())
 		}
 	}
@@ -255,7 +265,8 @@ func (s *Server) checkLink(ctx context.Context) error {
 // checkSlots compares the nodes that a node names to clients with what the nodes say of themselves.
 // A node names a replica late, only once it knows the data of the replica.
 func (c *Cluster) checkSlots(ctx context.Context, node *Server, own map[*Server]nodeRecord) error {
-	ranges, err := node.client.ClusterSlots(ctx).Result() //nolint:staticcheck // go-redis itself goes by it
+	//nolint:staticcheck // go-redis itself goes by it
+	ranges, err := node.client.ClusterSlots(ctx).Result()
 	if err != nil {
 		return err
 	}
@@ -273,7 +284,10 @@ func (c *Cluster) checkSlots(ctx context.Context, node *Server, own map[*Server]
 		}
 	}
 	if !maps.Equal(told, want) {
-		return fmt.Errorf("it tells clients of %d nodes that serve slots, and there are %d, or others", len(told), len(want))
+		return fmt.Errorf(
+			"it tells clients of %d nodes that serve slots, and there are %d, or others", len(told),
+			len(want),
+		)
 	}
 	return nil
 }

@@ -118,7 +118,9 @@ func startAll(servers []*Server) error {
 
 func findBinary(t testing.TB) string {
 	t.Helper()
-	return servertest.FindProgram(t, "A REDIS SERVER", cmp.Or(os.Getenv("REDIS_SERVER"), "redis-server"))
+	return servertest.FindProgram(
+		t, "A REDIS SERVER", cmp.Or(os.Getenv("REDIS_SERVER"), "redis-server"),
+	)
 }
 
 // launch runs the server on s.port and waits until it is ready.
@@ -131,7 +133,8 @@ func (s *Server) launch() (*servertest.Process, error) {
 	defer cancel()
 	// No context ends the server. A test's context ends before its cleanups, which may still need
 	// the server.
-	cmd := exec.CommandContext(context.Background(), s.binary, args...) //nolint:gosec // the test's own words
+	//nolint:gosec // the test's own words
+	cmd := exec.CommandContext(context.Background(), s.binary, args...)
 	return servertest.Start(ctx, cmd, s.ready)
 }
 
@@ -272,7 +275,9 @@ func (s *Server) Restart() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.running != nil {
-		s.t.Fatalf("redistest: restarting the server on %s: it is running; Kill or Stop it first", s.Addr())
+		s.t.Fatalf(
+			"redistest: restarting the server on %s: it is running; Kill or Stop it first", s.Addr(),
+		)
 	}
 	s.restart()
 }

@@ -49,7 +49,9 @@ type Sentinel struct {
 func StartSentinel(t testing.TB, replicas, sentinels int, args ...string) *Sentinel {
 	t.Helper()
 	if replicas < 0 || sentinels < 1 {
-		t.Fatalf("redistest: %d replicas with %d sentinels: want at least one sentinel", replicas, sentinels)
+		t.Fatalf(
+			"redistest: %d replicas with %d sentinels: want at least one sentinel", replicas, sentinels,
+		)
 	}
 	binary := findBinary(t)
 	args = slices.Concat(replicationArgs(), args)
@@ -92,7 +94,8 @@ func newConfiguredServer(t testing.TB, binary string, args []string) *Server {
 // watcherArgs returns the arguments of a sentinel.
 func watcherArgs(primaryPort, replicas, sentinels int) []string {
 	return []string{
-		sentinelArg, "monitor", primaryName, servertest.Host, strconv.Itoa(primaryPort), strconv.Itoa(sentinels/2 + 1),
+		sentinelArg, "monitor", primaryName, servertest.Host, strconv.Itoa(primaryPort),
+		strconv.Itoa(sentinels/2 + 1),
 		sentinelArg, "down-after-milliseconds", primaryName, "1000",
 		sentinelArg, "failover-timeout", primaryName, "5000",
 		sentinelArg, "parallel-syncs", primaryName, strconv.Itoa(max(1, replicas)),
@@ -148,7 +151,9 @@ func (s *Sentinel) Primary(ctx context.Context) (*Server, error) {
 		}
 		epoch, err := strconv.ParseInt(state["config-epoch"], 10, 64)
 		if err != nil {
-			return nil, fmt.Errorf("asking the sentinel at %s for the primary: its epoch: %w", watcher.Addr(), err)
+			return nil, fmt.Errorf(
+				"asking the sentinel at %s for the primary: its epoch: %w", watcher.Addr(), err,
+			)
 		}
 		if epoch > latest {
 			addr, latest = net.JoinHostPort(state["ip"], state["port"]), epoch
@@ -156,7 +161,9 @@ func (s *Sentinel) Primary(ctx context.Context) (*Server, error) {
 	}
 	i := slices.IndexFunc(s.servers, func(s *Server) bool { return s.Addr() == addr })
 	if i < 0 {
-		return nil, fmt.Errorf("asking the sentinels for the primary: they name %q, which is no server of theirs", addr)
+		return nil, fmt.Errorf(
+			"asking the sentinels for the primary: they name %q, which is no server of theirs", addr,
+		)
 	}
 	return s.servers[i], nil
 }
@@ -187,7 +194,8 @@ func (s *Sentinel) Failover(ctx context.Context) error {
 		return err
 	}
 	asked := false
-	return servertest.Await(ctx, "another server than "+old.Addr()+" is the primary", func(ctx context.Context) error {
+	return servertest.Await(ctx, "another server than "+old.Addr()+
+		" is the primary", func(ctx context.Context) error {
 		watching := s.watching()
 		if len(watching) == 0 {
 			return errors.New("no sentinel is running")
@@ -283,7 +291,8 @@ func (s *Server) checkPeers(ctx context.Context, kind string, peers []*Server) e
 	for _, state := range states {
 		addr := net.JoinHostPort(state["ip"], state["port"])
 		up := slices.ContainsFunc(peers, func(s *Server) bool { return s.Addr() == addr && s.isUp() })
-		if up && (strings.Contains(state["flags"], "down") || strings.Contains(state["flags"], "disconnected")) {
+		if up && (strings.Contains(state["flags"], "down") ||
+			strings.Contains(state["flags"], "disconnected")) {
 			return fmt.Errorf("it takes %s for down (%s)", addr, state["flags"])
 		}
 	}
@@ -294,7 +303,9 @@ func (s *Server) checkPeers(ctx context.Context, kind string, peers []*Server) e
 func (s *Server) checkRole(ctx context.Context, primary *Server) error {
 	want := "role:master\r\n"
 	if s != primary {
-		want = fmt.Sprintf("master_host:127.0.0.1\r\nmaster_port:%d\r\nmaster_link_status:up\r\n", primary.port)
+		want = fmt.Sprintf(
+			"master_host:127.0.0.1\r\nmaster_port:%d\r\nmaster_link_status:up\r\n", primary.port,
+		)
 	}
 	replication, err := s.client.Info(ctx, "replication").Result()
 	if err != nil {

@@ -31,7 +31,9 @@ func (s *Server) CommandStats() map[string]int64 {
 		digits, _, _ := strings.Cut(rest, ",")
 		calls, err := strconv.ParseInt(digits, 10, 64)
 		if err != nil {
-			s.t.Fatalf("redistest: reading the command statistics of %s: line %q: %v", s.Addr(), line, err)
+			s.t.Fatalf(
+				"redistest: reading the command statistics of %s: line %q: %v", s.Addr(), line, err,
+			)
 		}
 		stats[name] = calls
 	}

@@ -55,7 +55,9 @@ func parseManaged(text string) (*Managed, error) {
 		}
 	}
 	if m.Config.User != "" && m.Config.Secret != "" {
-		return nil, errors.New("a user and a secret exclude each other: the user is for IAM, a secret for a token")
+		return nil, errors.New(
+			"a user and a secret exclude each other: the user is for IAM, a secret for a token",
+		)
 	}
 	if _, err := m.single(); err != nil {
 		return nil, err

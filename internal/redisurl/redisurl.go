@@ -84,7 +84,10 @@ func Parse(text string) (*Servers, error) {
 	if scheme == elastiCache || scheme == elastiCacheServerless {
 		managed, err := parseManaged(text)
 		if err != nil {
-			return nil, fmt.Errorf("%w: want %s://<name>?region=<region>&user=<user> or secret=<id>", explain(err, rest), scheme)
+			return nil, fmt.Errorf(
+				"%w: want %s://<name>?region=<region>&user=<user> or secret=<id>", explain(err, rest),
+				scheme,
+			)
 		}
 		return &Servers{Managed: managed}, nil
 	}
@@ -134,12 +137,15 @@ var (
 	errPort     = errors.New("the port is not a number from 1 to 65535")
 	errDatabase = errors.New("the path is not a database number")
 	errHosts    = errors.New("the hosts are not <host>:<port>,<host>:<port>,")
-	errReplicas = errors.New("pages are read only from primaries: read_only, replica_only and route_ options are not allowed")
+	errReplicas = errors.New(
+		"pages are read only from primaries: read_only, replica_only and route_ options are not allowed",
+	)
 )
 
 func parseSingle(text string) (*redis.Options, error) {
 	u, err := url.Parse(text)
-	if _, rest, _ := strings.Cut(text, "://"); err != nil && isBadPort(err) && !strings.Contains(rest, ",") {
+	if _, rest, _ := strings.Cut(text, "://"); err != nil && isBadPort(err) &&
+		!strings.Contains(rest, ",") {
 		return nil, errPort
 	}
 	if err != nil || manyColons(u) {
@@ -294,7 +300,9 @@ func splitAuthority(rest, port string) (authority, error) {
 }
 
 // isBadPort reports whether an error of [url.Parse] is about the port.
-func isBadPort(err error) bool { return err != nil && strings.Contains(err.Error(), "invalid port") }
+func isBadPort(err error) bool {
+	return err != nil && strings.Contains(err.Error(), "invalid port")
+}
 
 // isPort reports whether text is a port, or "" for the default one.
 func isPort(text string) bool {
@@ -304,7 +312,8 @@ func isPort(text string) bool {
 
 // url returns the URL of the first host, with the path and a query with defaults.
 func (a authority) url(transport, path string, defaults map[string]string) string {
-	return transport + "://" + a.user + a.hosts[0] + "/" + path + "?" + withDefaults(a.query, defaults)
+	return transport + "://" + a.user + a.hosts[0] + "/" + path + "?" +
+		withDefaults(a.query, defaults)
 }
 
 // Name returns the addresses of the servers, for people to read.

@@ -206,13 +206,17 @@ func (c *comparison) count(v verdict, q *question, found finding, at observation
 	case falsePositive:
 		c.falsePositives++
 	case miss:
-		c.misses = append(c.misses, missed{c.sample.kinds[q.kind], found.target, found.item.Since, at.at, ledger})
+		c.misses = append(
+			c.misses, missed{c.sample.kinds[q.kind], found.target, found.item.Since, at.at, ledger},
+		)
 	default:
 	}
 }
 
 // ask asks the ledger about every id of the questions, each once.
-func (c *comparison) ask(ctx context.Context, at pages.PageAt, about []question) (activity.Truth, map[row]activity.Evidence, error) {
+func (c *comparison) ask(
+	ctx context.Context, at pages.PageAt, about []question,
+) (activity.Truth, map[row]activity.Evidence, error) {
 	rows := make(map[row]activity.Evidence)
 	var claims []activity.Claim
 	var of []row
@@ -232,7 +236,9 @@ func (c *comparison) ask(ctx context.Context, at pages.PageAt, about []question)
 	defer cancel()
 	truth, err := c.recorder.Truth(ctx, c.sample.viewer, at, claims)
 	if err != nil {
-		return activity.Truth{}, nil, fmt.Errorf("ask the ledger about %d activities: %w", len(claims), err)
+		return activity.Truth{}, nil, fmt.Errorf(
+			"ask the ledger about %d activities: %w", len(claims), err,
+		)
 	}
 	for i, e := range truth.Evidence {
 		rows[of[i]] = e
@@ -249,7 +255,8 @@ func (c *comparison) find(rows map[row]activity.Evidence, q *question, end time.
 				continue
 			}
 			f.any = true
-			if lasts := item.Until.IsZero() || item.Until.After(end.Add(clockSlack)); lasts && f.item == nil {
+			if lasts := item.Until.IsZero() ||
+				item.Until.After(end.Add(clockSlack)); lasts && f.item == nil {
 				f.item, f.target = item, id
 			}
 		}
@@ -260,5 +267,7 @@ func (c *comparison) find(rows map[row]activity.Evidence, q *question, end time.
 // reports returns whether the view reports what a question is about.
 func (c *comparison) reports(view *activity.View, q *question) bool {
 	ids := slices.Collect(c.sample.ids(q))
-	return slices.ContainsFunc(ids, func(id string) bool { return view.Check(q.kind, id) != activity.None })
+	return slices.ContainsFunc(ids, func(id string) bool {
+		return view.Check(q.kind, id) != activity.None
+	})
 }

@@ -77,7 +77,9 @@ func (f *Sampled) sample(ctx context.Context, attrs []slog.Attr) *sample {
 		return nil
 	}
 	s := &sample{
-		viewer: viewer, posts: posts, found: observation{f.start, f.end, f.feed.At()}, ctx: ctx, attrs: attrs,
+		viewer: viewer, posts: posts, found: observation{
+			f.start, f.end, f.feed.At(),
+		}, ctx: ctx, attrs: attrs,
 		denied: make(map[row]bool),
 	}
 	for _, k := range f.feed.Kinds() {
@@ -92,7 +94,10 @@ func (f *Sampled) sample(ctx context.Context, attrs []slog.Attr) *sample {
 	}
 	for _, o := range f.feed.Overruled() { // no further question is about their ids
 		if r, ok := s.row(o.Kind.Name, o.ID); ok && o.List == "" {
-			s.answers = append(s.answers, question{kind: r.kind, post: &s.posts[o.Candidate], target: r.id, reported: true})
+			s.answers = append(
+				s.answers,
+				question{kind: r.kind, post: &s.posts[o.Candidate], target: r.id, reported: true},
+			)
 			s.denied[r] = true
 		}
 	}
@@ -159,7 +164,11 @@ func clonePosts(posts []feed.Post, viewer string) (cloned []feed.Post, of string
 	}
 	for i, p := range posts {
 		to := feed.Post{
-			ID: clone(p.ID), Author: clone(p.Author), Actors: list(p.Actors), Roles: list(p.Roles), Related: list(p.Related),
+			ID:      clone(p.ID),
+			Author:  clone(p.Author),
+			Actors:  list(p.Actors),
+			Roles:   list(p.Roles),
+			Related: list(p.Related),
 		}
 		if len(p.Facets) > 0 {
 			to.Facets = make(map[activity.Facet][]string, len(p.Facets))

@@ -111,7 +111,12 @@ type Sampler struct {
 // the rate is out of range.
 func New(recorder *activity.Recorder, c Config) (*Sampler, error) {
 	log := cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
-	s := &Sampler{recorder: recorder, log: log, hashID: c.HashID, queue: make(chan *sample, maxQueued)}
+	s := &Sampler{
+		recorder: recorder,
+		log:      log,
+		hashID:   c.HashID,
+		queue:    make(chan *sample, maxQueued),
+	}
 	ctx, stop := context.WithCancel(context.Background())
 	s.stop = stop
 	s.start = sync.OnceFunc(func() {
@@ -260,7 +265,10 @@ func (s *Sampler) report(c *comparison) {
 			slog.Time("since", m.since),
 			slog.Int("misses", len(c.misses)))
 		if s.hashID != nil {
-			attrs = append(attrs, slog.String("viewer_hash", s.hashID(c.sample.viewer)), slog.String("target_hash", s.hashID(m.target)))
+			attrs = append(
+				attrs, slog.String("viewer_hash", s.hashID(c.sample.viewer)),
+				slog.String("target_hash", s.hashID(m.target)),
+			)
 		}
 		s.log.LogAttrs(c.sample.ctx, slog.LevelError, "a feed missed what the ledger has", attrs...)
 	}

@@ -70,7 +70,9 @@ func OnFreePort(t testing.TB, start func(port int) (*Process, error)) (*Process,
 }
 
 // onFreePort tries the ports that nextPort returns.
-func onFreePort(t testing.TB, nextPort func() int, start func(port int) (*Process, error)) (*Process, error) {
+func onFreePort(
+	t testing.TB, nextPort func() int, start func(port int) (*Process, error),
+) (*Process, error) {
 	t.Helper()
 	last, port := ErrPortTaken, 0
 	for range portAttempts {

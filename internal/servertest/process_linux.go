@@ -66,7 +66,9 @@ func (p *Process) suspend(ctx context.Context) error {
 		for _, m := range members {
 			if !m.isAtRest() {
 				// The process may have started after the others were listed. Send the signal again.
-				return errors.Join(fmt.Errorf("process %d is in state %c", m.pid, m.state), kill(m.pid, syscall.SIGSTOP))
+				return errors.Join(
+					fmt.Errorf("process %d is in state %c", m.pid, m.state), kill(m.pid, syscall.SIGSTOP),
+				)
 			}
 		}
 		return nil
@@ -153,7 +155,9 @@ func memberOf(pid int) (member, error) {
 		return m, os.ErrProcessDone
 	}
 	// The file has: 123 (name, with any characters) S <parent> <group> ...
-	_, err = fmt.Sscanf(string(stat[bytes.LastIndexByte(stat, ')')+1:]), " %c %d %d", &m.state, &m.parent, &m.group)
+	_, err = fmt.Sscanf(
+		string(stat[bytes.LastIndexByte(stat, ')')+1:]), " %c %d %d", &m.state, &m.parent, &m.group,
+	)
 	if err != nil {
 		return m, fmt.Errorf("/proc/%d/stat: %q: %w", pid, stat, err)
 	}

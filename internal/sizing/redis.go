@@ -49,7 +49,9 @@ func PageBytes(name string, keys int, keyRate float64) (memory, read float64, er
 		return 0, 0, err
 	}
 	bits, collided := shape.Bytes()
-	return float64(stringBytes(len(name+":bits"), bits) + stringBytes(len(name+":regions"), collided)), float64(bulk(bits)), nil
+	return float64(
+		stringBytes(len(name+":bits"), bits) + stringBytes(len(name+":regions"), collided),
+	), float64(bulk(bits)), nil
 }
 
 // pageShape returns the shape of a new page with a number of keys at a rate per key.
@@ -89,7 +91,10 @@ func (p *Plan) windows(kinds *activity.Kinds, rate float64) error {
 		}
 	}
 	if len(unsized) > 0 {
-		p.Notes = append(p.Notes, "Not sized, since nothing says how much of it there is: "+strings.Join(unsized, ", ")+".")
+		p.Notes = append(
+			p.Notes,
+			"Not sized, since nothing says how much of it there is: "+strings.Join(unsized, ", ")+".",
+		)
 	}
 	return nil
 }
@@ -114,7 +119,9 @@ func (p *Plan) window(k activity.Kind, rate float64, sized bool) {
 	r.Windows = in.Users * users.over(func(keys float64) float64 {
 		return min(keys, 1) * float64(stringBytes(name, length(keys))+expiryBytes)
 	})
-	r.Forgotten = max(0, 1-users.over(func(keys float64) float64 { return min(keys, most) })/users.mean())
+	r.Forgotten = max(0, 1-users.over(func(keys float64) float64 {
+		return min(keys, most)
+	})/users.mean())
 }
 
 // windowBytes returns the length of the string of a window. A key takes log2(1/p) bits for its

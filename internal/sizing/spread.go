@@ -25,7 +25,9 @@ func (s spread) mean() float64 { return math.Exp(s.mu + s.sigma*s.sigma/2) }
 func (s spread) weighted() spread { return spread{s.mu + s.sigma*s.sigma, s.sigma} }
 
 // below returns the share of places with fewer keys than x.
-func (s spread) below(x float64) float64 { return math.Erfc((s.mu-math.Log(x))/s.sigma/math.Sqrt2) / 2 }
+func (s spread) below(x float64) float64 {
+	return math.Erfc((s.mu-math.Log(x))/s.sigma/math.Sqrt2) / 2
+}
 
 // most99 returns the number of keys that 99 % of places do not exceed.
 func (s spread) most99() float64 {

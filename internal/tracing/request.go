@@ -34,7 +34,9 @@ func (t *Tracer) Requests(trusted func(*http.Request) bool) echo.MiddlewareFunc 
 			if route == "" {
 				route = "unknown"
 			}
-			ctx, span := t.requests.Start(ctx, methodName(r.Method)+" "+route, trace.WithSpanKind(trace.SpanKindServer))
+			ctx, span := t.requests.Start(
+				ctx, methodName(r.Method)+" "+route, trace.WithSpanKind(trace.SpanKindServer),
+			)
 			defer span.End()
 			c.SetRequest(r.WithContext(ctx))
 			err := next(c)

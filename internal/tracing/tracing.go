@@ -59,8 +59,9 @@ type Config struct {
 	// trace. A request with one is traced if its caller is trusted and has sampled the trace.
 	Ratio float64
 
-	Version string       // of the service
-	Logger  *slog.Logger // logs when the collector becomes unreachable and reachable; default: discards
+	Version string // of the service
+	// logs when the collector becomes unreachable and reachable; default: discards
+	Logger *slog.Logger
 }
 
 // Check returns an error if [Open] would refuse the endpoint or the ratio.
@@ -68,7 +69,8 @@ func (c *Config) Check() error {
 	u, err := url.Parse(c.Endpoint)
 	switch {
 	case err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https":
-		return errors.New("the endpoint is not http://<host>:<port> or https://<host>:<port>") // the URL may contain a password
+		// the URL may contain a password
+		return errors.New("the endpoint is not http://<host>:<port> or https://<host>:<port>")
 	case u.User != nil || u.RawQuery != "" || u.Fragment != "":
 		return errors.New("the endpoint has more than a host and a path")
 	case !(c.Ratio >= 0 && c.Ratio <= 1):
@@ -96,9 +98,12 @@ func Open(ctx context.Context, c Config) (*Tracer, error) {
 	if u.Path == "" || u.Path == "/" {
 		u.Path = "/v1/traces"
 	}
-	transport := http.DefaultTransport.(*http.Transport).Clone() //nolint:forcetypeassert // the library says so
+	//nolint:forcetypeassert // the library says so
+	transport := http.DefaultTransport.(*http.Transport).Clone()
 	log := cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
-	exporter, err := otlptrace.New(ctx, &uploader{url: u.String(), client: &http.Client{Transport: transport}, log: log})
+	exporter, err := otlptrace.New(
+		ctx, &uploader{url: u.String(), client: &http.Client{Transport: transport}, log: log},
+	)
 	if err != nil {
 		return nil, fmt.Errorf("open tracer: %w", err)
 	}
@@ -112,7 +117,9 @@ func Open(ctx context.Context, c Config) (*Tracer, error) {
 // newTracer returns a Tracer that sends its spans to out.
 func newTracer(c Config, out sdktrace.TracerProviderOption) *Tracer {
 	// Take nothing from the environment or the machine: a trace must not contain their names.
-	about := resource.NewSchemaless(semconv.ServiceName(serviceName), semconv.ServiceVersion(c.Version))
+	about := resource.NewSchemaless(
+		semconv.ServiceName(serviceName), semconv.ServiceVersion(c.Version),
+	)
 	provider := sdktrace.NewTracerProvider(out,
 		sdktrace.WithResource(about),
 		sdktrace.WithSampler(sdktrace.ParentBased(requestsOnly{sdktrace.TraceIDRatioBased(c.Ratio)})))
@@ -140,7 +147,8 @@ func (t *Tracer) Redis(client redis.UniversalClient) error {
 		return nil
 	}
 	err := redisotel.InstrumentTracing(client,
-		redisotel.WithTracerProvider(t.provider), redisotel.WithDBStatement(false), redisotel.WithCallerEnabled(false))
+		redisotel.WithTracerProvider(t.provider), redisotel.WithDBStatement(false),
+		redisotel.WithCallerEnabled(false))
 	if err != nil {
 		return fmt.Errorf("trace Redis: %w", err)
 	}

@@ -79,7 +79,13 @@ func (t *tree) file(name string, mode fs.FileMode, text []byte) error {
 	if err := t.directory(path.Dir(name), 0o755, 0); err != nil {
 		return err
 	}
-	header := tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: int64(mode), Size: int64(len(text)), ModTime: t.at}
+	header := tar.Header{
+		Typeflag: tar.TypeReg,
+		Name:     name,
+		Mode:     int64(mode),
+		Size:     int64(len(text)),
+		ModTime:  t.at,
+	}
 	if err := t.WriteHeader(&header); err != nil {
 		return err
 	}
@@ -100,6 +106,11 @@ func (t *tree) directory(name string, mode fs.FileMode, owner int) error {
 	}
 	t.known[name] = true
 	return t.WriteHeader(&tar.Header{
-		Typeflag: tar.TypeDir, Name: name + "/", Mode: int64(mode), Uid: owner, Gid: owner, ModTime: t.at,
+		Typeflag: tar.TypeDir,
+		Name:     name + "/",
+		Mode:     int64(mode),
+		Uid:      owner,
+		Gid:      owner,
+		ModTime:  t.at,
 	})
 }

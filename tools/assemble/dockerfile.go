@@ -84,7 +84,11 @@ func healthcheck(config object, rest string) error {
 	if list, ok := check["Test"].([]string); ok {
 		check["Test"] = append([]string{"CMD"}, list...)
 	}
-	names := map[string]string{"--interval": "Interval", "--timeout": "Timeout", "--start-period": "StartPeriod"}
+	names := map[string]string{
+		"--interval":     "Interval",
+		"--timeout":      "Timeout",
+		"--start-period": "StartPeriod",
+	}
 	for option := range strings.FieldsSeq(options) {
 		name, value, _ := strings.Cut(option, "=")
 		switch {

@@ -69,12 +69,21 @@ func (i *image) write(name, dockerfile string, commands []string) error {
 	// An image for several processors is an index of manifests, which the index of the layout
 	// names.
 	all, err := i.json(mediaTypes+"index.v1+json", object{
-		"schemaVersion": 2, typeKey: mediaTypes + "index.v1+json", "manifests": manifests, "annotations": i.annotations(),
-	}, object{"annotations": object{"org.opencontainers.image.ref.name": "feedfilter:" + strings.ReplaceAll(i.version, "+", "_")}})
+		"schemaVersion": 2,
+		typeKey:         mediaTypes + "index.v1+json",
+		"manifests":     manifests,
+		"annotations":   i.annotations(),
+	}, object{
+		"annotations": object{
+			"org.opencontainers.image.ref.name": "feedfilter:" + strings.ReplaceAll(i.version, "+", "_"),
+		},
+	})
 	if err != nil {
 		return err
 	}
-	index, err := json.Marshal(object{"schemaVersion": 2, typeKey: mediaTypes + "index.v1+json", "manifests": []object{all}})
+	index, err := json.Marshal(
+		object{"schemaVersion": 2, typeKey: mediaTypes + "index.v1+json", "manifests": []object{all}},
+	)
 	if err != nil {
 		return err
 	}
@@ -110,7 +119,9 @@ func (i *image) manifest(config object, processor, command string) (object, erro
 	}
 	return i.json(mediaTypes+"manifest.v1+json", object{
 		"schemaVersion": 2, typeKey: mediaTypes + "manifest.v1+json", "config": described,
-		"layers": []object{i.descriptor(mediaTypes+"layer.v1.tar+gzip", layer, nil)}, "annotations": i.annotations(),
+		"layers": []object{
+			i.descriptor(mediaTypes+"layer.v1.tar+gzip", layer, nil),
+		}, "annotations": i.annotations(),
 	}, object{"platform": object{"os": "linux", "architecture": processor}})
 }
 

@@ -75,7 +75,9 @@ func printNotices(ctx context.Context, out io.Writer, platform string) error {
 // list returns the packages that the command links.
 func list(ctx context.Context, platform string) ([]linked, error) {
 	system, processor, _ := strings.Cut(platform, "/")
-	command := exec.CommandContext(ctx, "go", "list", "-deps", "-json=Dir,Standard,EmbedFiles,Module", "./cmd/feedfilter")
+	command := exec.CommandContext(
+		ctx, "go", "list", "-deps", "-json=Dir,Standard,EmbedFiles,Module", "./cmd/feedfilter",
+	)
 	command.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS="+system, "GOARCH="+processor)
 	command.Stderr = os.Stderr
 	text, err := command.Output()
@@ -139,7 +141,9 @@ func (n notices) add(name, dir string) (bool, error) {
 }
 
 func isNotice(file string) bool {
-	return regexp.MustCompile(`(?i)(^(un)?licen[cs]e|^copying|^notice|^patents|licen[cs]e\.txt$)`).MatchString(file) &&
+	return regexp.MustCompile(
+		`(?i)(^(un)?licen[cs]e|^copying|^notice|^patents|licen[cs]e\.txt$)`,
+	).MatchString(file) &&
 		!strings.HasSuffix(file, ".go")
 }
 
@@ -157,7 +161,9 @@ func (n notices) print(out io.Writer) error {
 		return strings.Compare(a, b)
 	})
 	for _, notice := range order {
-		fmt.Fprintf(&text, "\n%s\n\n%s\n\n%s", strings.Repeat("=", 100), strings.Join(n[notice], "\n"), notice)
+		fmt.Fprintf(
+			&text, "\n%s\n\n%s\n\n%s", strings.Repeat("=", 100), strings.Join(n[notice], "\n"), notice,
+		)
 	}
 	_, err := io.WriteString(out, text.String())
 	return err

@@ -26,7 +26,9 @@ func checkDockerfile(name string) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", name, err)
 	}
-	lint := linter.New(&linter.Config{Warn: func(rule, _, _, message string, _ []parser.Range) { f.want(false, "no %s: %s", rule, message) }})
+	lint := linter.New(&linter.Config{Warn: func(rule, _, _, message string, _ []parser.Range) {
+		f.want(false, "no %s: %s", rule, message)
+	}})
 	stages, _, err := instructions.Parse(parsed.AST, lint)
 	if err != nil {
 		return fmt.Errorf("%s: %w", name, err)
@@ -34,8 +36,13 @@ func checkDockerfile(name string) error {
 	f.want(len(parsed.Warnings) == 0, "no warnings: %v", parsed.Warnings)
 	for _, s := range stages {
 		first, rest, path := strings.Cut(s.BaseName, "/")
-		f.want(!path || !strings.ContainsAny(first, ".:") && rest != "", "no registry named: %s", s.BaseName)
-		f.want(s.BaseName == "scratch" || tagOf(s.BaseName) != "" && tagOf(s.BaseName) != "latest", "a tag of %s", s.BaseName)
+		f.want(
+			!path || !strings.ContainsAny(first, ".:") && rest != "", "no registry named: %s", s.BaseName,
+		)
+		f.want(
+			s.BaseName == "scratch" || tagOf(s.BaseName) != "" && tagOf(s.BaseName) != "latest",
+			"a tag of %s", s.BaseName,
+		)
 	}
 	final := stages[len(stages)-1]
 	f.want(len(stages) == 2 && final.BaseName == "scratch", "two stages, the last from scratch")
@@ -45,7 +52,10 @@ func checkDockerfile(name string) error {
 	}
 	// The golang image uses only the version of Go that it contains, not the one that go.mod asks
 	// for.
-	f.want(strings.HasPrefix(stages[0].BaseName, "golang:"+toolchain+"-"), "Go %s, which go.mod asks for: %s", toolchain, stages[0].BaseName)
+	f.want(
+		strings.HasPrefix(stages[0].BaseName, "golang:"+toolchain+"-"),
+		"Go %s, which go.mod asks for: %s", toolchain, stages[0].BaseName,
+	)
 	checkFinal(f, final)
 	for _, c := range stages[0].Commands {
 		if c, ok := c.(*instructions.RunCommand); ok {
@@ -87,7 +97,10 @@ func checkFinal(f *findings, stage instructions.Stage) {
 			data = slices.Equal(c.Volumes, []string{"/data"})
 		case *instructions.EnvCommand:
 			for _, e := range c.Env {
-				f.want(e.Key != "FEEDFILTER_INSECURE_NO_AUTH", "no FEEDFILTER_INSECURE_NO_AUTH in the image: its user must set it")
+				f.want(
+					e.Key != "FEEDFILTER_INSECURE_NO_AUTH",
+					"no FEEDFILTER_INSECURE_NO_AUTH in the image: its user must set it",
+				)
 			}
 		case *instructions.RunCommand:
 			f.want(false, "nothing run in the last stage, which has no shell")

@@ -32,7 +32,9 @@ func images(ctx context.Context, dockerfile, compose string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	options, err := cli.NewProjectOptions([]string{compose}, cli.WithEnv([]string{"POSTGRES_PASSWORD=x"}))
+	options, err := cli.NewProjectOptions(
+		[]string{compose}, cli.WithEnv([]string{"POSTGRES_PASSWORD=x"}),
+	)
 	if err != nil {
 		return nil, err
 	}

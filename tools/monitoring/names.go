@@ -48,7 +48,10 @@ func checkNames(catalogueFile, program, rulesFile, dashboardFile string) error {
 	if err := errors.Join(append(errs, rules, dashboard)...); err != nil {
 		return err
 	}
-	fmt.Printf("%s, %s: %d expressions ask for what is exported\n", rulesFile, dashboardFile, asked+len(expressions(groups)))
+	fmt.Printf(
+		"%s, %s: %d expressions ask for what is exported\n", rulesFile, dashboardFile,
+		asked+len(expressions(groups)),
+	)
 	return nil
 }
 
@@ -59,12 +62,18 @@ func readCatalogue(name string) (catalogue, error) {
 	if err != nil {
 		return nil, err
 	}
-	row := regexp.MustCompile("(?m)^\\| `([a-z_0-9]+)(?:{([a-z_,]+)})?`( \\(histogram\\))? \\| [^|]+ \\|$")
+	row := regexp.MustCompile(
+		"(?m)^\\| `([a-z_0-9]+)(?:{([a-z_,]+)})?`( \\(histogram\\))? \\| [^|]+ \\|$",
+	)
 	known := make(catalogue)
 	for _, section := range strings.Split(string(text), "\n## ") {
 		always := !strings.Contains(section, "\nExported only with")
 		for _, m := range row.FindAllStringSubmatch(section, -1) {
-			known[m[1]] = metric{kind: kindOf(m[1], m[3] != ""), labels: strings.Split(m[2], ","), always: always}
+			known[m[1]] = metric{
+				kind:   kindOf(m[1], m[3] != ""),
+				labels: strings.Split(m[2], ","),
+				always: always,
+			}
 		}
 	}
 	if len(known) == 0 {
@@ -92,12 +101,22 @@ func (known catalogue) compare(program string) error {
 	var errs []error
 	for name, m := range known {
 		if exported[name] == nil && m.always {
-			errs = append(errs, fmt.Errorf("%s is always there by the catalogue, and the service does not export it", name))
+			errs = append(
+				errs,
+				fmt.Errorf("%s is always there by the catalogue, and the service does not export it", name),
+			)
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(exported)) {
-		if m, ok := known[name]; strings.HasPrefix(name, "feedfilter_") && (!ok || m.kind != strings.ToLower(exported[name].GetType().String())) {
-			errs = append(errs, fmt.Errorf("the service exports %s, a %s, and the catalogue does not list it so", name, exported[name].GetType()))
+		if m, ok := known[name]; strings.HasPrefix(name, "feedfilter_") &&
+			(!ok || m.kind != strings.ToLower(exported[name].GetType().String())) {
+			errs = append(
+				errs,
+				fmt.Errorf(
+					"the service exports %s, a %s, and the catalogue does not list it so", name,
+					exported[name].GetType(),
+				),
+			)
 		}
 	}
 	return errors.Join(errs...)
@@ -106,7 +125,9 @@ func (known catalogue) compare(program string) error {
 // addCollectors adds the metrics that Prometheus exports for any process, and "up".
 func (known catalogue) addCollectors() error {
 	r := prometheus.NewRegistry()
-	r.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	r.MustRegister(
+		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+	)
 	families, err := r.Gather()
 	if err != nil {
 		return err
@@ -122,7 +143,10 @@ func (known catalogue) addCollectors() error {
 func (known catalogue) checkRules(groups *rulefmt.RuleGroups, runbook string) error {
 	sections, err := os.ReadFile(runbook)
 	if err != nil {
-		fmt.Fprintf(os.Stderr, "monitoring: NOT CHECKED: that there is a section for each alert: there is no %s\n", runbook)
+		fmt.Fprintf(
+			os.Stderr,
+			"monitoring: NOT CHECKED: that there is a section for each alert: there is no %s\n", runbook,
+		)
 	}
 	var errs []error
 	for _, g := range groups.Groups {
@@ -143,7 +167,8 @@ func (known catalogue) checkRules(groups *rulefmt.RuleGroups, runbook string) er
 			if !slices.Contains([]string{"critical", "warning"}, r.Labels["severity"]) {
 				errs = append(errs, fmt.Errorf("%s has severity %q", name, r.Labels["severity"]))
 			}
-			if !strings.HasSuffix(r.Annotations["runbook_url"], "/docs/OPERATIONS.md#"+strings.ToLower(name)) {
+			if !strings.HasSuffix(r.Annotations["runbook_url"], "/docs/OPERATIONS.md#"+
+				strings.ToLower(name)) {
 				errs = append(errs, fmt.Errorf("%s has the runbook %s", name, r.Annotations["runbook_url"]))
 			}
 			if sections != nil && !regexp.MustCompile(`(?m)^#+ `+name+`$`).Match(sections) {
@@ -270,11 +295,18 @@ func (known catalogue) checkDashboard(name string) (asked int, err error) {
 		if p.Type == "row" {
 			continue
 		}
-		want(len(p.Targets) > 0 && p.Description != "" && p.FieldConfig.Defaults.Unit != "", "%q has no query, description or unit", p.Title)
+		want(
+			len(p.Targets) > 0 && p.Description != "" && p.FieldConfig.Defaults.Unit != "",
+			"%q has no query, description or unit", p.Title,
+		)
 		for _, target := range p.Targets {
 			asked++
-			expr := strings.NewReplacer("$__rate_interval", "1m", "$job", "j", "$instance", "i").Replace(target.Expr)
-			want(strings.Contains(target.Expr, `job=~"$job"`), "%q does not ask for the job chosen", p.Title)
+			expr := strings.NewReplacer(
+				"$__rate_interval", "1m", "$job", "j", "$instance", "i",
+			).Replace(target.Expr)
+			want(
+				strings.Contains(target.Expr, `job=~"$job"`), "%q does not ask for the job chosen", p.Title,
+			)
 			if err := known.check(expr); err != nil {
 				errs = append(errs, fmt.Errorf("%s: %q: %w", name, p.Title, err))
 			}

@@ -26,7 +26,9 @@ func scrape(program string) (families map[string]*dto.MetricFamily, err error) {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	serve := exec.CommandContext(ctx, program, "serve", "--addr", "127.0.0.1:0", "--data-dir", dir, "--pages", "64")
+	serve := exec.CommandContext(
+		ctx, program, "serve", "--addr", "127.0.0.1:0", "--data-dir", dir, "--pages", "64",
+	)
 	log, err := serve.StderrPipe()
 	if err != nil {
 		return nil, err

@@ -128,7 +128,9 @@ func (f testFile) covers() error {
 
 // parseRules parses rules as Prometheus does.
 func parseRules(name string) (*rulefmt.RuleGroups, error) {
-	groups, errs := rulefmt.ParseFile(name, false, model.LegacyValidation, promQL(), promslog.NewNopLogger())
+	groups, errs := rulefmt.ParseFile(
+		name, false, model.LegacyValidation, promQL(), promslog.NewNopLogger(),
+	)
 	return groups, errors.Join(errs...)
 }
 
@@ -141,14 +143,19 @@ func (c testCase) run(f testFile) (err error) {
 	for _, s := range c.InputSeries {
 		fmt.Fprintf(&load, "  %s %s\n", s.Series, s.Values)
 	}
-	suite, err := promqltest.NewLazyLoader(load.String(), promqltest.LazyLoaderOpts{EnableAtModifier: true, EnableNegativeOffset: true})
+	suite, err := promqltest.NewLazyLoader(
+		load.String(), promqltest.LazyLoaderOpts{EnableAtModifier: true, EnableNegativeOffset: true},
+	)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, suite.Close()) }()
 	interval := time.Duration(f.EvaluationInterval)
 	suite.SubqueryInterval = interval
-	groups, err := loadRules(interval, rules.EngineQueryFunc(suite.QueryEngine(), suite.Storage()), suite.Storage(), f.RuleFiles...)
+	groups, err := loadRules(
+		interval, rules.EngineQueryFunc(suite.QueryEngine(), suite.Storage()), suite.Storage(),
+		f.RuleFiles...,
+	)
 	if err != nil {
 		return err
 	}
@@ -166,7 +173,10 @@ func (c testCase) run(f testFile) (err error) {
 				continue
 			}
 			if got, want := firing(groups, a.Alertname), a.wanted(); !slices.Equal(got, want) {
-				errs = append(errs, fmt.Errorf("after %s, of %s fire\n  %v, want\n  %v", a.EvalTime, a.Alertname, got, want))
+				errs = append(
+					errs,
+					fmt.Errorf("after %s, of %s fire\n  %v, want\n  %v", a.EvalTime, a.Alertname, got, want),
+				)
 			}
 		}
 	}
@@ -174,7 +184,9 @@ func (c testCase) run(f testFile) (err error) {
 }
 
 // loadRules returns the groups of rules in the order of evaluation: first those that record series.
-func loadRules(interval time.Duration, query rules.QueryFunc, record storage.Appendable, files ...string) ([]*rules.Group, error) {
+func loadRules(
+	interval time.Duration, query rules.QueryFunc, record storage.Appendable, files ...string,
+) ([]*rules.Group, error) {
 	manager := rules.NewManager(&rules.ManagerOptions{
 		QueryFunc:  query,
 		Appendable: record,
@@ -189,7 +201,9 @@ func loadRules(interval time.Duration, query rules.QueryFunc, record storage.App
 	}
 	groups := slices.Collect(maps.Values(loaded))
 	slices.SortFunc(groups, func(a, b *rules.Group) int {
-		return boolOrder(strings.HasSuffix(b.Name(), "-recorded")) - boolOrder(strings.HasSuffix(a.Name(), "-recorded"))
+		return boolOrder(
+			strings.HasSuffix(b.Name(), "-recorded"),
+		) - boolOrder(strings.HasSuffix(a.Name(), "-recorded"))
 	})
 	return groups, nil
 }
@@ -201,7 +215,9 @@ func boolOrder(b bool) int {
 	return 0
 }
 
-func (testCase) evaluate(suite *promqltest.LazyLoader, groups []*rules.Group, at time.Duration) (err error) {
+func (testCase) evaluate(
+	suite *promqltest.LazyLoader, groups []*rules.Group, at time.Duration,
+) (err error) {
 	then := time.Unix(0, 0).UTC().Add(at)
 	suite.WithSamplesTill(then, func(loadErr error) {
 		if err = loadErr; err != nil {
@@ -235,7 +251,8 @@ func firing(groups []*rules.Group, name string) []string {
 				}
 				said := a.Labels.String()
 				a.Annotations.Range(func(l labels.Label) {
-					if strings.Contains(l.Value, "error expanding template") || strings.Contains(l.Value, "<no value>") {
+					if strings.Contains(l.Value, "error expanding template") ||
+						strings.Contains(l.Value, "<no value>") {
 						said += " " + l.Value
 					}
 				})

@@ -47,7 +47,9 @@ func (r *run) openBitmap(ctx context.Context) error {
 			text[p/8] |= 0x80 >> (p % 8)
 		}
 	}
-	bytes, err := memoryOf(ctx, r.client, func() error { return r.client.Set(ctx, bitmapKey, text, 0).Err() })
+	bytes, err := memoryOf(ctx, r.client, func() error {
+		return r.client.Set(ctx, bitmapKey, text, 0).Err()
+	})
 	script := redis.NewScript(bloomScript)
 	byScript := func(ctx context.Context, f *bench.Feed, dropped []bool) error {
 		args := append([]any{b.hashes}, b.positions(f)...)
@@ -58,9 +60,24 @@ func (r *run) openBitmap(ctx context.Context) error {
 		return b.decide(found, 1, f, dropped)
 	}
 	r.add(&way{
-		name: "Bloom filter by Lua over BITFIELD", word: "lua", every: slow, redis: r.client, checks: each(byScript), write: b.write, bytes: bytes / n,
+		name:   "Bloom filter by Lua over BITFIELD",
+		word:   "lua",
+		every:  slow,
+		redis:  r.client,
+		checks: each(byScript),
+		write:  b.write,
+		bytes:  bytes / n,
 	})
-	r.add(&way{name: "one flat bitmap, BITFIELD GETs", word: "flat", every: slow, redis: r.client, checks: each(b.check), write: b.write})
+	r.add(
+		&way{
+			name:   "one flat bitmap, BITFIELD GETs",
+			word:   "flat",
+			every:  slow,
+			redis:  r.client,
+			checks: each(b.check),
+			write:  b.write,
+		},
+	)
 	return err
 }
 
@@ -186,6 +203,14 @@ func (r *run) openModule(ctx context.Context) error {
 		}
 		return decide(answers, f, dropped)
 	}
-	r.add(&way{name: "RedisBloom, BF.MEXISTS x 4", word: "bf", redis: r.client, checks: each(check), bytes: bytes / float64(len(all))})
+	r.add(
+		&way{
+			name:   "RedisBloom, BF.MEXISTS x 4",
+			word:   "bf",
+			redis:  r.client,
+			checks: each(check),
+			bytes:  bytes / float64(len(all)),
+		},
+	)
 	return nil
 }

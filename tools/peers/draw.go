@@ -139,7 +139,11 @@ func (l *line) add(drawn *plot.Plot, i int) error {
 	if err != nil {
 		return err
 	}
-	rings.GlyphStyle = draw.GlyphStyle{Color: plotutil.Color(i), Radius: vg.Points(6), Shape: draw.RingGlyph{}}
+	rings.GlyphStyle = draw.GlyphStyle{
+		Color:  plotutil.Color(i),
+		Radius: vg.Points(6),
+		Shape:  draw.RingGlyph{},
+	}
 	drawn.Add(rings)
 	if i == 0 { // one entry of the legend stands for all lines
 		drawn.Legend.Add(l.name+", simulated", rings)

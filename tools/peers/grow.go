@@ -52,7 +52,10 @@ type series struct {
 
 // add adds the table and the chart of a series.
 func (r *report) addSeries(file string, s series) {
-	head := []string{s.what, "median, us", "p99, us", "PING, us", "median x PING", "KB read", "Redis' memory, MB", "pages", "made"}
+	head := []string{
+		s.what, "median, us", "p99, us", "PING, us", "median x PING", "KB read", "Redis' memory, MB",
+		"pages", "made",
+	}
 	var rows [][]string
 	for _, p := range s.points {
 		memory, made := "", "all"
@@ -63,7 +66,9 @@ func (r *report) addSeries(file string, s series) {
 			made = fmt.Sprintf("one in %d: **simulated**", p.share)
 		}
 		rows = append(rows, []string{
-			number(float64(p.at)), number(p.figures[p50]), number(p.figures[p99]), number(p.figures[ping]), number(p.figures[xPing]),
+			number(float64(p.at)), number(p.figures[p50]), number(p.figures[p99]),
+			number(p.figures[ping]),
+			number(p.figures[xPing]),
 			number(p.read / 1e3), memory, number(float64(p.pages)), made,
 		})
 	}
@@ -103,9 +108,14 @@ func (s *series) panels() []panel {
 			of("PING", true, func(p point) float64 { return p.figures[ping] }),
 			of("median, "+plan, false, median),
 		}},
-		{"Bytes read by a feed check", s.what, "KB", []line{of("feed check", true, read), of(plan, false, read)}},
+		{
+			"Bytes read by a feed check", s.what, "KB",
+			[]line{of("feed check", true, read), of(plan, false, read)},
+		},
 	}
-	if memory := of("Redis", true, func(p point) float64 { return p.memory / 1e6 }); len(memory.points) > 0 {
+	if memory := of("Redis", true, func(p point) float64 {
+		return p.memory / 1e6
+	}); len(memory.points) > 0 {
 		all = append(all, panel{"Redis' memory", s.what, "MB", []line{memory}})
 	}
 	return all
@@ -142,8 +152,14 @@ func (r *run) byCandidates(ctx context.Context) error {
 		}
 	}
 	lines[0].name = "PING"
-	r.report.add("Other ways: feed checks by candidates, median x PING; and the 99th percentile in us behind a slash:", head, rows)
-	r.report.addChart("growth-peers.svg", r.report.data, panel{"Median time of a feed check", "candidates", "us", lines})
+	r.report.add(
+		"Other ways: feed checks by candidates, median x PING; and the 99th percentile in us behind a slash:",
+		head, rows,
+	)
+	r.report.addChart(
+		"growth-peers.svg", r.report.data,
+		panel{"Median time of a feed check", "candidates", "us", lines},
+	)
 	if len(ours.points) > 0 { // else left out
 		r.report.addSeries("growth-candidates.svg", ours)
 	}
@@ -172,8 +188,16 @@ func read(ctx context.Context, client *redis.Client, c bench.Call) (float64, err
 // byUsers measures feeds with a growing number of users, on the default number of pages and, if a
 // plan recommends another number, on that number too.
 func (r *run) byUsers(ctx context.Context) error {
-	s := series{what: "users", data: fmt.Sprintf("by users: feeds of %d, %d activities a user; %v a point. Simulated: of both users and pages, "+
-		"a share was made, so each page has as many keys; memory is multiplied", usualSize, r.limits.mean, r.duration)}
+	s := series{
+		what: "users",
+		data: fmt.Sprintf(
+			"by users: feeds of %d, %d activities a user; %v a point. Simulated: of both users and pages, "+
+				"a share was made, so each page has as many keys; memory is multiplied",
+			usualSize,
+			r.limits.mean,
+			r.duration,
+		),
+	}
 	var planned []point
 	for _, n := range upTo(r.limits.users, 1e3, 1e4, 1e5, 1e6, 1e7) {
 		p, err := r.among(ctx, n, growthPages)
@@ -211,7 +235,9 @@ func (r *run) among(ctx context.Context, users int, pages uint32) (p point, err 
 		return p, err
 	}
 	defer func() {
-		err = errors.Join(err, subject.Close(), bench.Remove(context.WithoutCancel(ctx), r.client, filter))
+		err = errors.Join(
+			err, subject.Close(), bench.Remove(context.WithoutCancel(ctx), r.client, filter),
+		)
 	}()
 	points, err := r.points(ctx, subject, 1, people.Feeds(usualSize))
 	if err != nil {
@@ -224,7 +250,9 @@ func (r *run) among(ctx context.Context, users int, pages uint32) (p point, err 
 
 // points checks the subject's decisions on several lists of feeds, and measures a point for each.
 // Those from the first slow one on are timed in fewer rounds.
-func (r *run) points(ctx context.Context, subject *bench.Subject, firstSlow int, lists ...[]*bench.Feed) ([]point, error) {
+func (r *run) points(
+	ctx context.Context, subject *bench.Subject, firstSlow int, lists ...[]*bench.Feed,
+) ([]point, error) {
 	calls := []bench.Call{bench.Ping(r.client)}
 	for i, feeds := range lists {
 		w := &way{name: "feed check", checks: each(subject.Check)}
@@ -277,16 +305,27 @@ func (r *run) byActivities(ctx context.Context) (err error) {
 		people.Viewers = viewers[i]
 		lists[i] = people.Feeds(usualSize)
 	}
-	points, err := r.points(ctx, subject, slices.IndexFunc(append(numbers, slowFrom), func(n int) bool { return n >= slowFrom }), lists...)
+	points, err := r.points(
+		ctx,
+		subject,
+		slices.IndexFunc(append(numbers, slowFrom), func(n int) bool {
+			return n >= slowFrom
+		}),
+		lists...,
+	)
 	if err != nil {
 		return err
 	}
 	for i := range points {
 		points[i].at, points[i].pages = numbers[i], sharedPages
 	}
-	r.report.addSeries("growth-activities.svg", series{what: "activities of the viewer", points: points, data: fmt.Sprintf(
-		"by activities of the viewer: feeds of %d, on %d pages with %s activities of others; %v a point",
-		usualSize, sharedPages, number(float64(others*r.limits.mean)), r.duration)})
+	r.report.addSeries("growth-activities.svg", series{
+		what:   "activities of the viewer",
+		points: points,
+		data: fmt.Sprintf(
+			"by activities of the viewer: feeds of %d, on %d pages with %s activities of others; %v a point",
+			usualSize, sharedPages, number(float64(others*r.limits.mean)), r.duration),
+	})
 	return nil
 }
 

@@ -29,7 +29,10 @@ const (
 // overload measures the closed loop, and then the open loop at shares of the closed loop's rate. By
 // default the service accepts 512 requests at a time.
 func (r *run) overload(ctx context.Context) error {
-	head := []string{"", "connections", "feeds/s", "refused/s", "degraded/s", "failed/s", "p50, ms", "p99, ms", "memory of the service, MiB"}
+	head := []string{
+		"", "connections", "feeds/s", "refused/s", "degraded/s", "failed/s", "p50, ms", "p99, ms",
+		"memory of the service, MiB",
+	}
 	offered := append([]string{"", "offered/s"}, head[2:]...)
 	var closed, open, sizes [][]string
 	for _, word := range []string{"json", "protobuf"} {
@@ -59,12 +62,28 @@ func (r *run) overload(ctx context.Context) error {
 			open = append(open, row)
 		}
 	}
-	r.report.add(fmt.Sprintf("Closed loop: each connection asks again once it is answered, or %v after a refusal. Feeds of %d candidates.",
-		backOff, usualSize), head, closed)
-	r.report.add(fmt.Sprintf("Open loop: feeds are asked for at a fixed rate, by up to %d connections. Latency counts from when a feed was due.",
-		openConnections), offered, open)
-	r.report.add(fmt.Sprintf("CPU of the service for a feed, %d goroutines, medians of %d rounds:", goroutines, rounds),
-		[]string{"", "candidates", "us"}, sizes)
+	r.report.add(
+		fmt.Sprintf(
+			"Closed loop: each connection asks again once it is answered, or %v after a refusal. Feeds of %d candidates.",
+			backOff, usualSize,
+		),
+		head,
+		closed,
+	)
+	r.report.add(
+		fmt.Sprintf(
+			"Open loop: feeds are asked for at a fixed rate, by up to %d connections. Latency counts from when a feed was due.",
+			openConnections,
+		),
+		offered,
+		open,
+	)
+	r.report.add(
+		fmt.Sprintf(
+			"CPU of the service for a feed, %d goroutines, medians of %d rounds:", goroutines, rounds,
+		),
+		[]string{"", "candidates", "us"}, sizes,
+	)
 	return nil
 }
 
@@ -104,12 +123,17 @@ type driver struct {
 // drive measures a row with that many connections, and returns its feeds per second too. Without a
 // rate, each connection sends a feed as soon as the last one is answered. With a rate, the
 // connections send the feeds that are due.
-func (r *run) drive(ctx context.Context, word string, connections int, rate float64) ([]string, float64, error) {
+func (r *run) drive(
+	ctx context.Context, word string, connections int, rate float64,
+) ([]string, float64, error) {
 	feeds := r.people.Feeds(usualSize)
 	c := byClient(r.url, "", client.Options{
 		JSON: word == "json", MaxAttempts: 1,
 		HTTPClient: &http.Client{Transport: &http.Transport{
-			MaxIdleConns: connections, MaxIdleConnsPerHost: connections, MaxConnsPerHost: connections, IdleConnTimeout: time.Second,
+			MaxIdleConns:        connections,
+			MaxIdleConnsPerHost: connections,
+			MaxConnsPerHost:     connections,
+			IdleConnTimeout:     time.Second,
 		}},
 	})(feeds)
 	if err := recovered(ctx, c); err != nil {
@@ -137,7 +161,10 @@ func (r *run) drive(ctx context.Context, word string, connections int, rate floa
 	for _, n := range []*atomic.Int64{&d.refused, &d.degraded, &d.failures} {
 		row = append(row, number(float64(n.Load())/lasted))
 	}
-	return append(row, number(micros(d.took.Median())/1000), number(micros(d.took.Quantile(0.99))/1000), number(memory/(1<<20))), answered, nil
+	return append(
+		row, number(micros(d.took.Median())/1000), number(micros(d.took.Quantile(0.99))/1000),
+		number(memory/(1<<20)),
+	), answered, nil
 }
 
 // recovered waits until the service answers completely, so that no row suffers from the one before.
@@ -260,5 +287,6 @@ func wait(ctx context.Context, d time.Duration) error {
 // isRefusal reports whether the service refused the request because it is overloaded.
 func isRefusal(err error) bool {
 	refused, ok := errors.AsType[*client.Error](err)
-	return ok && (refused.Status == http.StatusTooManyRequests || refused.Status == http.StatusServiceUnavailable)
+	return ok && (refused.Status == http.StatusTooManyRequests ||
+		refused.Status == http.StatusServiceUnavailable)
 }

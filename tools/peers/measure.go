@@ -47,7 +47,9 @@ func medians(rounds []figures) (m figures) {
 func micros(d time.Duration) float64 { return float64(d) / float64(time.Microsecond) }
 
 // interleave times calls in turn. The first one is a PING.
-func (r *run) interleave(ctx context.Context, d time.Duration, calls []bench.Call) ([]figures, error) {
+func (r *run) interleave(
+	ctx context.Context, d time.Duration, calls []bench.Call,
+) ([]figures, error) {
 	samples, err := bench.Interleave(ctx, d, calls...)
 	if err != nil {
 		return nil, err
@@ -78,7 +80,9 @@ func (r *run) rates(ctx context.Context, feeds []*bench.Feed, goroutines int) ([
 	all := make([][]figures, len(r.ways))
 	for range turns {
 		for i, w := range r.ways {
-			f, err := r.timed(ctx, w, feeds, goroutines, time.Duration(w.share()*float64(r.duration)/turns))
+			f, err := r.timed(
+				ctx, w, feeds, goroutines, time.Duration(w.share()*float64(r.duration)/turns),
+			)
 			if err != nil {
 				return nil, err
 			}
@@ -94,7 +98,9 @@ func (r *run) rates(ctx context.Context, feeds []*bench.Feed, goroutines int) ([
 
 // timed lets goroutines check feeds for d. It measures how many they check, and the CPU time of all
 // processes.
-func (*run) timed(ctx context.Context, w *way, feeds []*bench.Feed, goroutines int, d time.Duration) (f figures, err error) {
+func (*run) timed(
+	ctx context.Context, w *way, feeds []*bench.Feed, goroutines int, d time.Duration,
+) (f figures, err error) {
 	pids := []int{clientCPU: os.Getpid(), serviceCPU: w.service, redisCPU: 0}
 	if w.redis != nil {
 		if pids[redisCPU], err = processOf(ctx, w.redis); err != nil {

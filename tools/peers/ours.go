@@ -29,7 +29,9 @@ func (r *run) subject(
 	if err != nil {
 		return nil, 0, err
 	}
-	if bytes, err = memoryOf(ctx, client, func() error { return s.Record(ctx, p.Activities()) }); err != nil {
+	if bytes, err = memoryOf(ctx, client, func() error {
+		return s.Record(ctx, p.Activities())
+	}); err != nil {
 		return nil, 0, err
 	}
 	return s, bytes, s.Record(ctx, p.Seen())
@@ -51,7 +53,12 @@ func (r *run) openOurs(ctx context.Context) error {
 		return bench.Call{Name: "a write to a page", Do: w.write, Before: w.prepare}
 	}
 	r.add(&way{
-		name: "feedfilter", word: "ours", redis: r.client, checks: each(s.Check), write: write, bytes: bytes / float64(r.people.Entries()),
+		name:   "feedfilter",
+		word:   "ours",
+		redis:  r.client,
+		checks: each(s.Check),
+		write:  write,
+		bytes:  bytes / float64(r.people.Entries()),
 	})
 	return nil
 }
@@ -81,7 +88,9 @@ func (w *pageWriter) prepare(ctx context.Context, _ int) error {
 	w.add = w.add[:0]
 	for range w.keys {
 		w.hashed++
-		w.add = append(w.add, favfilter.HashKey(1, "hide:Uu1000001_Pp"+strconv.Itoa(10_000_000_000+w.hashed)))
+		w.add = append(
+			w.add, favfilter.HashKey(1, "hide:Uu1000001_Pp"+strconv.Itoa(10_000_000_000+w.hashed)),
+		)
 	}
 	if w.room -= w.keys; w.room >= 0 {
 		return nil
@@ -92,7 +101,11 @@ func (w *pageWriter) prepare(ctx context.Context, _ int) error {
 		return err
 	}
 	page, err := favfilter.NewPage(favfilter.Header{
-		Identity: w.identity(), Shape: shape, Number: w.id.Number, Sequence: w.sequence, Build: w.sequence + 1,
+		Identity: w.identity(),
+		Shape:    shape,
+		Number:   w.id.Number,
+		Sequence: w.sequence,
+		Build:    w.sequence + 1,
 	})
 	if err != nil {
 		return err
@@ -101,14 +114,18 @@ func (w *pageWriter) prepare(ctx context.Context, _ int) error {
 	if err != nil {
 		return err
 	}
-	_, err = w.store.Replace(ctx, favfilter.Replacement{ID: w.id, Page: page, Seen: loaded[0].Version})
+	_, err = w.store.Replace(
+		ctx, favfilter.Replacement{ID: w.id, Page: page, Seen: loaded[0].Version},
+	)
 	return err
 }
 
 // write applies the batch as a Recorder does: guarded by the page's sequence.
 func (w *pageWriter) write(ctx context.Context, _ int) error {
 	w.sequence++
-	res := w.store.Apply(ctx, []favfilter.Batch{{ID: w.id, Identity: w.identity(), Sequence: w.sequence, Add: w.add}})[0]
+	res := w.store.Apply(
+		ctx, []favfilter.Batch{{ID: w.id, Identity: w.identity(), Sequence: w.sequence, Add: w.add}},
+	)[0]
 	if res.Err == nil && res.State != favfilter.Applied {
 		return fmt.Errorf("write %d keys: the page is %v", len(w.add), res.State)
 	}

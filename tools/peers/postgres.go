@@ -26,7 +26,9 @@ ORDER BY c.n`
 
 // openPostgres adds the row of a table in PostgreSQL.
 func (r *run) openPostgres(ctx context.Context) error {
-	config, err := pgxpool.ParseConfig(pgtest.Start(r.host, "shared_buffers=1GB", "max_wal_size=4GB").URL())
+	config, err := pgxpool.ParseConfig(
+		pgtest.Start(r.host, "shared_buffers=1GB", "max_wal_size=4GB").URL(),
+	)
 	if err != nil {
 		return err
 	}
@@ -40,7 +42,9 @@ func (r *run) openPostgres(ctx context.Context) error {
 		return err
 	}
 	all := everything(r.people)
-	rows := pgx.CopyFromSlice(len(all), func(i int) ([]any, error) { return []any{all[i].owner, all[i].kind, all[i].target}, nil })
+	rows := pgx.CopyFromSlice(len(all), func(i int) ([]any, error) {
+		return []any{all[i].owner, all[i].kind, all[i].target}, nil
+	})
 	if _, err := pool.CopyFrom(ctx, pgx.Identifier{"entries"}, []string{"owner", "kind", "target"}, rows); err != nil {
 		return err
 	}
@@ -53,8 +57,12 @@ func (r *run) openPostgres(ctx context.Context) error {
 	}
 	p := &postgres{pool}
 	r.add(&way{
-		name: "PostgreSQL, anti-join", word: "postgres", exact: true, checks: each(p.check), write: p.write,
-		bytes: float64(bytes) / float64(len(all)),
+		name:   "PostgreSQL, anti-join",
+		word:   "postgres",
+		exact:  true,
+		checks: each(p.check),
+		write:  p.write,
+		bytes:  float64(bytes) / float64(len(all)),
 	})
 	return nil
 }

@@ -37,7 +37,10 @@ func (r *report) write(w io.Writer) error {
 		t.write(&b)
 	}
 	if len(r.noise) > 0 {
-		fmt.Fprintf(&b, "\nThe machine was too noisy for these figures to count:\n- %s\n", strings.Join(r.noise, "\n- "))
+		fmt.Fprintf(
+			&b, "\nThe machine was too noisy for these figures to count:\n- %s\n",
+			strings.Join(r.noise, "\n- "),
+		)
 	}
 	_, err := io.WriteString(w, b.String())
 	return err

@@ -139,7 +139,9 @@ func loadAverage() (load float64) {
 // above 1 before the run, or uneven PINGs. Without PINGs it checks only the load.
 func noise(load float64, pings ...bench.Samples) (reasons []string) {
 	if load > maxLoad {
-		reasons = append(reasons, fmt.Sprintf("the load average was %.2f at the start, above %.0f", load, maxLoad))
+		reasons = append(
+			reasons, fmt.Sprintf("the load average was %.2f at the start, above %.0f", load, maxLoad),
+		)
 	}
 	short := func(d time.Duration) time.Duration { return d.Round(100 * time.Nanosecond) }
 	for _, s := range pings {
@@ -149,13 +151,18 @@ func noise(load float64, pings ...bench.Samples) (reasons []string) {
 		}
 		first, last := s[:third].Median(), s[len(s)-third:].Median()
 		if drift := float64(max(first, last)) / float64(min(first, last)); drift > maxDrift {
-			reasons = append(reasons, fmt.Sprintf("a PING took %v in the first third of a run and %v in the last, more than 15 %% apart",
-				short(first), short(last)))
+			reasons = append(reasons, fmt.Sprintf(
+				"a PING took %v in the first third of a run and %v in the last, more than 15 %% apart",
+				short(first), short(last),
+			))
 		}
 		median, slow := s.Median(), s.Quantile(0.9)
 		if float64(slow) > maxSpread*float64(median) {
-			reasons = append(reasons, fmt.Sprintf("a tenth of the PINGs took %v or more, over twice the median of %v",
-				short(slow), short(median)))
+			reasons = append(reasons, fmt.Sprintf(
+				"a tenth of the PINGs took %v or more, over twice the median of %v",
+				short(slow),
+				short(median),
+			))
 		}
 	}
 	return reasons
@@ -170,5 +177,8 @@ func machine() string {
 			model = " (" + strings.TrimSpace(value) + ")"
 		}
 	}
-	return fmt.Sprintf("%d CPUs%s, %s/%s, %s", runtime.NumCPU(), model, runtime.GOOS, runtime.GOARCH, runtime.Version())
+	return fmt.Sprintf(
+		"%d CPUs%s, %s/%s, %s", runtime.NumCPU(), model, runtime.GOOS, runtime.GOARCH,
+		runtime.Version(),
+	)
 }

@@ -38,7 +38,9 @@ func (r *run) openService(ctx context.Context) error {
 	server := redistest.Start(r.host)
 	r.client = server.Client()
 	r.ways[0].redis = r.client
-	s, bytes, err := r.subject(ctx, r.client, serviceFilter, r.people, bench.NumberFor(r.people.Entries()))
+	s, bytes, err := r.subject(
+		ctx, r.client, serviceFilter, r.people, bench.NumberFor(r.people.Entries()),
+	)
 	if err != nil {
 		return err
 	}
@@ -48,8 +50,10 @@ func (r *run) openService(ctx context.Context) error {
 	addr := servertest.Addr(servertest.ReservePort(r.host))
 	url, socket := "http://"+addr, "unix:"+filepath.Join(r.dir, "s")
 	pid, err := r.host.serve(ctx, binary, append([]string{
-		"--addr", addr + "," + socket, "--redis", server.URL(), "--ledger", "sqlite:" + filepath.Join(r.dir, serviceFilter+".db"),
-		"--data-dir", filepath.Join(r.dir, "data"), "--filter", serviceFilter, "--false-positive-rate", fmt.Sprint(r.rate),
+		"--addr", addr + "," + socket, "--redis", server.URL(), "--ledger",
+		"sqlite:" + filepath.Join(r.dir, serviceFilter+".db"),
+		"--data-dir", filepath.Join(r.dir, "data"), "--filter", serviceFilter, "--false-positive-rate",
+		fmt.Sprint(r.rate),
 	}, r.serviceArgs...))
 	if err != nil {
 		return fmt.Errorf("start the service: %w", err)
@@ -75,12 +79,16 @@ func command(ctx context.Context, service, dir string) (string, error) {
 	if service != "" {
 		return exec.LookPath(service)
 	}
-	root, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}", "github.com/feedfilter/feedfilter").Output()
+	root, err := exec.CommandContext(
+		ctx, "go", "list", "-m", "-f", "{{.Dir}}", "github.com/feedfilter/feedfilter",
+	).Output()
 	if err != nil {
 		return "", fmt.Errorf("find the module of feedfilter: %w", err)
 	}
 	binary := filepath.Join(dir, "feedfilter")
-	build := exec.CommandContext(ctx, "go", "build", "-C", strings.TrimSpace(string(root)), "-o", binary, "./cmd/feedfilter")
+	build := exec.CommandContext(
+		ctx, "go", "build", "-C", strings.TrimSpace(string(root)), "-o", binary, "./cmd/feedfilter",
+	)
 	if text, err := servertest.Run(build); err != nil {
 		return "", fmt.Errorf("build feedfilter: %w\n%s", err, text)
 	}

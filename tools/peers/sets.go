@@ -64,7 +64,9 @@ func (r *run) openNumbers(ctx context.Context) error {
 // addSets fills sets, and adds their row. With -wire, it adds another one that has a window of seen
 // posts.
 func (r *run) addSets(ctx context.Context, s sets, name, word string) error {
-	bytes, err := memoryOf(ctx, s.client, func() error { return s.add(ctx, entriesOf(r.people.Activities())) })
+	bytes, err := memoryOf(ctx, s.client, func() error {
+		return s.add(ctx, entriesOf(r.people.Activities()))
+	})
 	if err != nil {
 		return err
 	}
@@ -79,7 +81,13 @@ func (r *run) addSets(ctx context.Context, s sets, name, word string) error {
 			return err
 		}
 		r.add(&way{
-			name: name, word: word, exact: true, redis: s.client, checks: s.checks, write: s.write, bytes: bytes / float64(r.people.Entries()),
+			name:   name,
+			word:   word,
+			exact:  true,
+			redis:  s.client,
+			checks: s.checks,
+			write:  s.write,
+			bytes:  bytes / float64(r.people.Entries()),
 		})
 	}
 	return nil

@@ -18,11 +18,12 @@ type check func(ctx context.Context, i int, dropped []bool) error
 
 // way is one way to keep activities and to check feeds.
 type way struct {
-	name, word string        // -skip leaves the way out by the word; "": a PING
-	every      int           // if above 1, timed in one of this many rounds, so that it does not slow the others
-	exact      bool          // drops no clean candidate
-	redis      *redis.Client // of the server that keeps the data; nil: another kind of server
-	service    int           // process id of the service; 0: none
+	name, word string // -skip leaves the way out by the word; "": a PING
+	// if above 1, timed in one of this many rounds, so that it does not slow the others
+	every   int
+	exact   bool          // drops no clean candidate
+	redis   *redis.Client // of the server that keeps the data; nil: another kind of server
+	service int           // process id of the service; 0: none
 	// checks returns the check of some feeds. It prepares what an app would have at hand.
 	checks func(feeds []*bench.Feed) check
 	// write returns a call that hides that many new posts for one user; nil: not measured.
@@ -33,9 +34,13 @@ type way struct {
 }
 
 // each returns the checks of a way that needs nothing but the feed.
-func each(do func(ctx context.Context, f *bench.Feed, dropped []bool) error) func([]*bench.Feed) check {
+func each(
+	do func(ctx context.Context, f *bench.Feed, dropped []bool) error,
+) func([]*bench.Feed) check {
 	return func(feeds []*bench.Feed) check {
-		return func(ctx context.Context, i int, dropped []bool) error { return do(ctx, feeds[i], dropped) }
+		return func(ctx context.Context, i int, dropped []bool) error {
+			return do(ctx, feeds[i], dropped)
+		}
 	}
 }
 
@@ -81,7 +86,10 @@ func (w *way) verify(ctx context.Context, feeds []*bench.Feed) error {
 			}
 		}
 		if missed > 0 || w.exact && falsely > 0 {
-			return fmt.Errorf("%s: feed of viewer %s: %d candidates are kept and %d dropped wrongly", w.name, f.Viewer, missed, falsely)
+			return fmt.Errorf(
+				"%s: feed of viewer %s: %d candidates are kept and %d dropped wrongly", w.name, f.Viewer,
+				missed, falsely,
+			)
 		}
 		wrong += falsely
 	}

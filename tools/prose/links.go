@@ -38,13 +38,19 @@ func (t *tree) add(name string, source []byte) error {
 	if generated.Match(source[:min(len(source), 1000)]) {
 		return nil
 	}
-	file, err := parser.ParseFile(t.files, name, source, parser.ParseComments|parser.SkipObjectResolution)
+	file, err := parser.ParseFile(
+		t.files, name, source, parser.ParseComments|parser.SkipObjectResolution,
+	)
 	if err != nil {
 		return err
 	}
 	f := t.folders[path.Dir(name)]
 	if f == nil {
-		f = &folder{names: make(map[string]bool), embeds: make(map[string][]string), imports: make(map[string]string)}
+		f = &folder{
+			names:   make(map[string]bool),
+			embeds:  make(map[string][]string),
+			imports: make(map[string]string),
+		}
 		t.folders[path.Dir(name)] = f
 	}
 	f.files = append(f.files, file)
@@ -135,7 +141,9 @@ func typeName(t ast.Expr) string {
 }
 
 // linkText is a link and what stands around it: an index, a slice and a link of Markdown are none.
-var linkText = regexp.MustCompile(`(^|[\s("])\[(\*?[A-Za-z_]\w*(?:\.[A-Za-z_]\w*){0,2})\]($|[\s.,;:!?)"])`)
+var linkText = regexp.MustCompile(
+	`(^|[\s("])\[(\*?[A-Za-z_]\w*(?:\.[A-Za-z_]\w*){0,2})\]($|[\s.,;:!?)"])`,
+)
 
 // broken returns the links of all files that name nothing, by file.
 func (t *tree) broken() map[string][]violation {
@@ -146,7 +154,9 @@ func (t *tree) broken() map[string][]violation {
 				for _, c := range group.List {
 					at := t.files.Position(c.Pos())
 					for _, name := range t.brokenIn(f, c.Text) {
-						all[at.Filename] = append(all[at.Filename], violation{at.Line, "link", name + " names nothing"})
+						all[at.Filename] = append(
+							all[at.Filename], violation{at.Line, "link", name + " names nothing"},
+						)
 					}
 				}
 			}

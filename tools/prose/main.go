@@ -70,7 +70,9 @@ func brokenLinks() (map[string][]violation, error) {
 
 // eachFile calls do with each file below the paths, or all.
 func eachFile(paths []string, do func(name string, source []byte) error) error {
-	args := append([]string{"ls-files", "-z", "--cached", "--others", "--exclude-standard", "--"}, paths...)
+	args := append(
+		[]string{"ls-files", "-z", "--cached", "--others", "--exclude-standard", "--"}, paths...,
+	)
 	names, err := git(args...)
 	if err != nil {
 		return err

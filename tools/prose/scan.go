@@ -14,8 +14,19 @@ import (
 // commentPrefixes holds what begins a comment line in files other than Go and Markdown.
 func commentPrefixes() map[string]string {
 	return map[string]string{
-		".css": `/?\*`, ".hcl": "#", ".js": `//|/?\*`, ".lua": "--", ".proto": "//", ".py": "#", ".sh": "#",
-		".sql": "--", ".tf": "#", ".ts": `//|/?\*`, ".yaml": "#", "Makefile": "#", "Dockerfile": "#",
+		".css":       `/?\*`,
+		".hcl":       "#",
+		".js":        `//|/?\*`,
+		".lua":       "--",
+		".proto":     "//",
+		".py":        "#",
+		".sh":        "#",
+		".sql":       "--",
+		".tf":        "#",
+		".ts":        `//|/?\*`,
+		".yaml":      "#",
+		"Makefile":   "#",
+		"Dockerfile": "#",
 	}
 }
 
@@ -49,13 +60,17 @@ func scan(name string, source []byte, rules []wordRule) ([]violation, error) {
 }
 
 var (
-	generated = regexp.MustCompile(`(?m)@generated|(?i:generated .*do not edit)|^What .--help. prints\.`)
+	generated = regexp.MustCompile(
+		`(?m)@generated|(?i:generated .*do not edit)|^What .--help. prints\.`,
+	)
 	directive = regexp.MustCompile(`^//(?:nolint:\S+(?: //|$)|[a-z]+:\S.*$)`)
 	item      = regexp.MustCompile(`^\s*(?:[-*+]|\d+[.)]) +`)
 	row       = regexp.MustCompile(`^\S+ {2,}`)
 	fence     = regexp.MustCompile("^\\s*(?:[-*>] )?\\s*(?:```|~~~)")
-	code      = regexp.MustCompile(`(?m)^\s*(?:SELECT|INSERT|UPDATE|DELETE|CREATE|WITH|ALTER|DROP)\b|[{}]|=>|;\n`)
-	key       = regexp.MustCompile(`^(\s*)(?:- )?(?:description|summary|error_message)\s*[:=] *(.*)$`)
+	code      = regexp.MustCompile(
+		`(?m)^\s*(?:SELECT|INSERT|UPDATE|DELETE|CREATE|WITH|ALTER|DROP)\b|[{}]|=>|;\n`,
+	)
+	key = regexp.MustCompile(`^(\s*)(?:- )?(?:description|summary|error_message)\s*[:=] *(.*)$`)
 )
 
 // numbered is a line of a file.
@@ -169,7 +184,8 @@ func (c *checker) descriptions(lines []numbered) {
 		text, indent = nil, -1
 		switch found := key.FindStringSubmatch(l.text); {
 		case found == nil:
-		case strings.HasPrefix(found[2], "|"), strings.HasPrefix(found[2], ">"), strings.HasPrefix(found[2], "<<"):
+		case strings.HasPrefix(found[2], "|"), strings.HasPrefix(found[2], ">"),
+			strings.HasPrefix(found[2], "<<"):
 			indent = len(found[1])
 		default:
 			b := &block{}
@@ -198,7 +214,9 @@ func (c *checker) golang(source string) error {
 					c.columns(l.line, lines[l.line-1])
 				}
 				l.text = directive.ReplaceAllString(l.text, "")
-				l.text = strings.TrimSuffix(strings.TrimPrefix(strings.TrimPrefix(l.text, "//"), "/*"), "*/")
+				l.text = strings.TrimSuffix(
+					strings.TrimPrefix(strings.TrimPrefix(l.text, "//"), "/*"), "*/",
+				)
 				text = append(text, numbered{l.line, strings.TrimPrefix(l.text, " ")})
 			}
 		}

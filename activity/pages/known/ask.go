@@ -27,7 +27,9 @@ var (
 //   - lifecycle.ErrClosed, that of ctx, or one that wraps ledger.ErrGone.
 //
 //nolint:ireturn // T is no interface
-func ask[T any](ctx context.Context, k *Ledger, read func(ctx context.Context) (T, error)) (value T, err error) {
+func ask[T any](
+	ctx context.Context, k *Ledger, read func(ctx context.Context) (T, error),
+) (value T, err error) {
 	if k.life.IsClosed() {
 		return value, lifecycle.ErrClosed
 	}
@@ -73,7 +75,9 @@ func (k *Ledger) Ahead(ctx context.Context, page uint32, sequence uint64) (bool,
 	if k.Access() == Unreachable {
 		return false, nil // feeds do not wait for it
 	}
-	known, err := ask(ctx, k, func(ctx context.Context) (uint64, error) { return k.ledger.Sequence(ctx, page) })
+	known, err := ask(ctx, k, func(ctx context.Context) (uint64, error) {
+		return k.ledger.Sequence(ctx, page)
+	})
 	switch {
 	case errors.Is(err, errUnreachable):
 		return false, nil

@@ -152,11 +152,17 @@ func (a *availability) show(ctx context.Context, now Access, err error) {
 	switch {
 	case before == now:
 	case now == Unreachable:
-		a.log.ErrorContext(ctx, "the ledger cannot be read: pages are believed, writes are refused", "error", err)
+		a.log.ErrorContext(
+			ctx, "the ledger cannot be read: pages are believed, writes are refused", "error", err,
+		)
 	case now == Behind && err != nil:
-		a.log.WarnContext(ctx, "changes cannot be read from the ledger: each feed asks for its page", "error", err)
+		a.log.WarnContext(
+			ctx, "changes cannot be read from the ledger: each feed asks for its page", "error", err,
+		)
 	case now == Behind:
-		a.log.InfoContext(ctx, "every page's sequence is read from the ledger: until then each feed asks for its page")
+		a.log.InfoContext(
+			ctx, "every page's sequence is read from the ledger: until then each feed asks for its page",
+		)
 	default:
 		a.log.InfoContext(ctx, "the ledger can be read again")
 	}

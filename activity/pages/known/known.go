@@ -68,12 +68,23 @@ func New(life *lifecycle.Lifecycle, l *ledger.Ledger, o Options) *Ledger {
 	pages := l.Identity().Pages
 	o.Bound = max(0, o.Bound)
 	k := &Ledger{
-		options: o, life: life, ledger: l, sequences: newSequences(pages), layout: newLayout(pages), clock: &clock{},
+		options:   o,
+		life:      life,
+		ledger:    l,
+		sequences: newSequences(pages),
+		layout:    newLayout(pages),
+		clock:     &clock{},
 		available: &availability{life: life, ledger: l, log: o.Log, recovered: o.Recovered},
 	}
 	k.poller = &poller{
-		life: life, ledger: l, sequences: k.sequences, layout: k.layout, available: k.available, clock: k.clock,
-		bound: o.Bound, changed: o.Changed,
+		life:      life,
+		ledger:    l,
+		sequences: k.sequences,
+		layout:    k.layout,
+		available: k.available,
+		clock:     k.clock,
+		bound:     o.Bound,
+		changed:   o.Changed,
 	}
 	return k
 }

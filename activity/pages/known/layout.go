@@ -32,8 +32,12 @@ type Layout struct {
 }
 
 func newLayout(pages uint32) *Layout {
-	l := &Layout{id: ledger.Identity{Pages: pages}, owners: make(map[uint64]uint32), users: make(map[uint32]uint64),
-		released: make(map[uint32]time.Time)}
+	l := &Layout{
+		id:       ledger.Identity{Pages: pages},
+		owners:   make(map[uint64]uint32),
+		users:    make(map[uint32]uint64),
+		released: make(map[uint32]time.Time),
+	}
 	l.layouts.Store(&ledger.Layouts{Current: pages})
 	return l
 }

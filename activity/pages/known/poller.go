@@ -99,7 +99,12 @@ func (pl *poller) wallAhead() int64 { return time.Now().UnixNano() - pl.life.Ela
 
 // newPoll returns a poll that begins now. No reader waits for it yet.
 func (pl *poller) newPoll() *poll {
-	return &poll{start: pl.life.Elapsed(), wall: pl.wallAhead(), limit: PollTimeout, done: make(chan struct{})}
+	return &poll{
+		start: pl.life.Elapsed(),
+		wall:  pl.wallAhead(),
+		limit: PollTimeout,
+		done:  make(chan struct{}),
+	}
 }
 
 // poll joins the poll in progress, or starts one.
@@ -163,7 +168,9 @@ func (pl *poller) pollOnce(ctx context.Context, p *poll) error {
 
 // readChanges reads the pages that changed since the last poll. It returns those whose changes were
 // not known.
-func (pl *poller) readChanges(ctx context.Context, p *poll) (progress ledger.Progress, changed []uint32, err error) {
+func (pl *poller) readChanges(
+	ctx context.Context, p *poll,
+) (progress ledger.Progress, changed []uint32, err error) {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	noAnswer := fmt.Errorf("no answer within %v", p.limit)

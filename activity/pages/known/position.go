@@ -73,7 +73,9 @@ func (k *Ledger) askPlaces(ctx context.Context, all []*Position) error {
 	for i, at := range all {
 		users[i] = at.User
 	}
-	places, err := ask(ctx, k, func(ctx context.Context) ([]ledger.Place, error) { return k.ledger.Places(ctx, users...) })
+	places, err := ask(ctx, k, func(ctx context.Context) ([]ledger.Place, error) {
+		return k.ledger.Places(ctx, users...)
+	})
 	if err != nil {
 		return err
 	}
