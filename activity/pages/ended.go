@@ -2,10 +2,10 @@ package pages
 
 import (
 	"context"
-	"math/rand/v2"
 	"time"
 
 	"github.com/feedfilter/feedfilter/activity/ledger"
+	"github.com/feedfilter/feedfilter/internal/pause"
 )
 
 const (
@@ -25,7 +25,7 @@ func (cm *committer) endLoop() {
 			return
 		}
 		more := cm.removeEnded()
-		if wait = endInterval/2 + rand.N(endInterval); more { //nolint:gosec // keeps processes out of step
+		if wait = pause.About(endInterval); more {
 			wait = 0
 		}
 	}
