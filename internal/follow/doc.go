@@ -51,11 +51,11 @@
 //
 // # Proof
 //
-// Once a day by default, and at once for --resync, an audit reads the tables beside the stream ([auditor]). It
-// reads them at one position of the log, and compares them when the ledger has all up to there.
-// What the stream changes after that position is left out ([touched]). The applier records what
-// differs, and when the audit began, which is part of the position. A full read is the same read
-// and comparison without a stream ([reading]).
+// Once a day by default, and at once for --resync, an audit reads the tables beside the stream
+// ([auditor]). It reads them at one position of the log, and compares them when the ledger has all
+// up to there. What the stream changes after that position is left out ([touched]). The applier
+// records what differs, and when the audit began, which is part of the position. A full read is the
+// same read and comparison without a stream ([reading]).
 //
 // # An example
 //

@@ -2,9 +2,9 @@
 // the sequence of each page, on which page each user is, and whether the ledger answers.
 //
 // A process learns what others write by polls for pages that changed. If what it knows is older
-// than the staleness bound, it polls or asks the ledger before it answers. So every process that can
-// reach the ledger sees a write once the bound has passed since its commit, whatever happens to the
-// pages in the store.
+// than the staleness bound, it polls or asks the ledger before it answers. So every process that
+// can reach the ledger sees a write once the bound has passed since its commit, whatever happens to
+// the pages in the store.
 //
 // # Order
 //
