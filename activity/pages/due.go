@@ -6,7 +6,7 @@ import (
 )
 
 const (
-	// reasonChanged is the reason of a page that lacked a change, which was on its way or is lost.
+	// reasonChanged is the reason of a page that may lack a change, which is on its way or lost.
 	reasonChanged = "changed"
 	// reasonResidue is the reason of a page in which removals left too many bits of keys.
 	reasonResidue = "residue"
@@ -120,8 +120,8 @@ func (q *dueQueue) take(now int64) (pages []PageAt, reason string) {
 	return pages, reason
 }
 
-// arrivalTime returns when a change that is on its way to a page must be there, as elapsed. Each
-// process can then have polled, and a call of the store takes no longer.
+// arrivalTime returns when a change that is on its way to a page must be there, as elapsed: after
+// one poll interval. If that is longer than a call of the store may take, then after such a call.
 func (c core) arrivalTime() int64 {
 	return c.life.Elapsed() + int64(min(c.known.Interval(), applyTimeout))
 }

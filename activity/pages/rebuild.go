@@ -41,8 +41,7 @@ type rebuilds struct {
 	onRebuild func(reason string, took time.Duration, err error) // Config.OnRebuild; may be nil
 }
 
-// rebuilder rebuilds pages from the ledger. It holds pages in this process: those that the store
-// did not take, and those that feeds have read.
+// rebuilder rebuilds pages from the ledger. It holds pages in this process: see [heldPages].
 type rebuilder struct {
 	core
 
