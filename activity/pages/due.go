@@ -120,10 +120,11 @@ func (q *dueQueue) take(now int64) (pages []PageAt, reason string) {
 	return pages, reason
 }
 
-// arrivalTime returns when a change that is on its way to a page must be there, as elapsed: after
-// one poll interval. If that is longer than a call of the store may take, then after such a call.
+// arrivalTime returns when a change that is on its way to a page must be there, as elapsed. Each
+// process can then have polled, and a call of the store takes no longer. Were it earlier, each
+// process would rebuild what the others write while the store is slow.
 func (c core) arrivalTime() int64 {
-	return c.life.Elapsed() + int64(min(c.known.Interval(), applyTimeout))
+	return c.life.Elapsed() + int64(max(c.known.Interval(), applyTimeout))
 }
 
 // expectChanges lists pages that other processes changed. If a change does not arrive in time, its
