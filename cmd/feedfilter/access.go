@@ -14,7 +14,7 @@ import (
 	"sync"
 
 	"github.com/feedfilter/feedfilter/internal/access"
-	"github.com/feedfilter/feedfilter/internal/httpapi"
+	"github.com/feedfilter/feedfilter/internal/httpapi/limits"
 )
 
 const (
@@ -99,7 +99,7 @@ func (f *authFlags) checkExposure(ctx context.Context, flag, addr string) (expos
 
 // accessControl stands between the listeners and the handlers.
 type accessControl struct {
-	access       httpapi.Access
+	access       limits.Access
 	certificates *access.Certificates // nil: plain HTTP
 	warnings     []string
 	watches      sync.WaitGroup

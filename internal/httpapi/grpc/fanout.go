@@ -4,7 +4,8 @@ import (
 	"context"
 
 	"github.com/feedfilter/feedfilter/feed"
-	"github.com/feedfilter/feedfilter/internal/httpapi/core"
+	"github.com/feedfilter/feedfilter/internal/httpapi/operations"
+	"github.com/feedfilter/feedfilter/internal/httpapi/wire"
 	pb "github.com/feedfilter/feedfilter/proto/feedfilter/v1"
 )
 
@@ -14,7 +15,7 @@ type fanoutMessage struct{ text string }
 func (m *fanoutMessage) read(data []byte) { m.text = string(data) }
 
 // decode returns the request. The feed checks that its viewers are UTF-8.
-func (m *fanoutMessage) decode(in *core.Buffer) (*pb.FanoutRequest, error) {
+func (m *fanoutMessage) decode(in *wire.Buffer) (*pb.FanoutRequest, error) {
 	rest, ok := splitLists(m.text, func(r *messageReader, field uint64, s string) (took, ok bool) {
 		if field != fieldViewers {
 			return false, true
@@ -32,7 +33,7 @@ func (m *fanoutMessage) decode(in *core.Buffer) (*pb.FanoutRequest, error) {
 }
 
 // fanout answers which of the viewers must not get a new post.
-func (p *procedures) fanout(ctx context.Context, k *core.Call, in *fanoutMessage) (*pb.FanoutResponse, error) {
+func (p *procedures) fanout(ctx context.Context, k *wire.Call, in *fanoutMessage) (*pb.FanoutResponse, error) {
 	memory := p.buffers.Get()
 	defer p.buffers.Put(memory)
 	m, err := in.decode(memory)
@@ -45,7 +46,7 @@ func (p *procedures) fanout(ctx context.Context, k *core.Call, in *fanoutMessage
 	}
 	post.ID = m.GetPost()
 	req := feed.FanoutRequest{Post: post, Viewers: m.GetViewers(), Exact: m.GetExact(), After: m.GetAfter()}
-	if req.Within, err = core.ParseWithin(m.GetWithin()); err != nil {
+	if req.Within, err = operations.ParseWithin(m.GetWithin()); err != nil {
 		return nil, err
 	}
 	if m.GetKinds() != nil {

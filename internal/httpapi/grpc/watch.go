@@ -11,7 +11,9 @@ import (
 	"connectrpc.com/grpchealth"
 	"google.golang.org/protobuf/encoding/protowire"
 
-	"github.com/feedfilter/feedfilter/internal/httpapi/core"
+	"github.com/feedfilter/feedfilter/internal/httpapi/limits"
+	"github.com/feedfilter/feedfilter/internal/httpapi/operations"
+	"github.com/feedfilter/feedfilter/internal/httpapi/wire"
 )
 
 const (
@@ -26,7 +28,7 @@ const (
 
 // healthWatches answers the calls of grpc.health.v1.Health/Watch.
 type healthWatches struct {
-	watches core.Budget
+	watches limits.Budget
 	ended   chan struct{} // closed when the service shuts down
 	end     func()        // closes it
 
@@ -73,7 +75,7 @@ func (m *watchAnswer) appendTo(dst []byte) []byte {
 type watchStream = connect.ServerStream[watchAnswer]
 
 // watchProcedure answers a watch: it sends the status at once and after each change.
-func (p *procedures) watchProcedure(procedure string, health healthChecker) core.Handler {
+func (p *procedures) watchProcedure(procedure string, health healthChecker) wire.Handler {
 	handler := connect.NewServerStreamHandler(procedure,
 		func(ctx context.Context, req *connect.Request[watchRequest], stream *watchStream) error {
 			k := begin(ctx).call
@@ -86,15 +88,15 @@ func (p *procedures) watchProcedure(procedure string, health healthChecker) core
 			p.limits.Leave(k)
 			return p.watch(ctx, k, health.has(req.Msg.service), stream)
 		}, connect.WithCodec(codec{}), connect.WithReadMaxBytes(maxReflection), withoutGzip())
-	return overHTTP2(func(k *core.Call) error {
+	return overHTTP2(func(k *wire.Call) error {
 		serve(&request{call: k}, handler)
 		return nil
 	})
 }
 
 // watch sends the status until the client leaves or the service shuts down.
-func (p *procedures) watch(ctx context.Context, k *core.Call, known bool, stream *watchStream) error {
-	conn := core.NewStreamConn(k, p.limits.Idle)
+func (p *procedures) watch(ctx context.Context, k *wire.Call, known bool, stream *watchStream) error {
+	conn := wire.NewStreamConn(k, p.limits.Idle)
 	defer conn.Release()
 	sent := grpchealth.StatusUnknown // no service has this status
 	send := func(status grpchealth.Status) error {
@@ -115,7 +117,7 @@ func (p *procedures) watch(ctx context.Context, k *core.Call, known bool, stream
 	for {
 		status := statusServiceUnknown
 		if known {
-			status = p.watches.status(ctx, p.health)
+			status = p.watches.status(ctx, p.operations.Health)
 		}
 		if err := send(status); err != nil {
 			return err
@@ -133,7 +135,7 @@ func (p *procedures) watch(ctx context.Context, k *core.Call, known bool, stream
 
 // status returns the status that all watches share. It asks the dependencies at most twice in
 // watchPause, however many watches there are.
-func (w *healthWatches) status(ctx context.Context, health *core.Health) grpchealth.Status {
+func (w *healthWatches) status(ctx context.Context, health *operations.Health) grpchealth.Status {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if time.Since(w.asked) >= watchPause/2 {
@@ -152,7 +154,7 @@ func servingStatus(ready bool) grpchealth.Status {
 
 // healthChecker answers the health checks of gRPC clients, with the result of GET /readyz.
 type healthChecker struct {
-	health   *core.Health
+	health   *operations.Health
 	services []string
 }
 

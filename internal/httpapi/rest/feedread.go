@@ -10,7 +10,8 @@ import (
 
 	"github.com/feedfilter/feedfilter/activity"
 	"github.com/feedfilter/feedfilter/feed"
-	"github.com/feedfilter/feedfilter/internal/httpapi/core"
+	"github.com/feedfilter/feedfilter/internal/httpapi/operations"
+	"github.com/feedfilter/feedfilter/internal/httpapi/wire"
 )
 
 // readFeed reads the JSON body of a feed request, faster than the strict decoder, which explains
@@ -19,7 +20,7 @@ import (
 //
 // The strings of the request share the memory of the body. Its posts and the form of its answer are
 // in the buffer.
-func readFeed(body string, in *core.Buffer) (req feed.Request, ok bool) {
+func readFeed(body string, in *wire.Buffer) (req feed.Request, ok bool) {
 	if !utf8.ValidString(body) {
 		return req, false
 	}
@@ -73,7 +74,7 @@ func readFeed(body string, in *core.Buffer) (req feed.Request, ok bool) {
 type feedReader struct {
 	body   string
 	at     int // index of the next byte
-	buffer *core.Buffer
+	buffer *wire.Buffer
 }
 
 // within reads a time before the call.
@@ -82,7 +83,7 @@ func (r *feedReader) within() (time.Duration, bool) {
 	if !ok {
 		return 0, false
 	}
-	d, err := core.ParseWithin(text)
+	d, err := operations.ParseWithin(text)
 	return d, err == nil
 }
 
@@ -201,7 +202,7 @@ func (r *feedReader) actors() (ids, roles []string, ok bool) {
 		id, role, ok := r.actor()
 		roles = addRole(roles, len(r.buffer.Actors)-from, role)
 		r.buffer.Actors = append(r.buffer.Actors, id)
-		return ok && len(r.buffer.Actors)-from <= core.MaxTexts
+		return ok && len(r.buffer.Actors)-from <= wire.MaxTexts
 	})
 	return slices.Clip(r.buffer.Actors[from:]), roles, ok
 }
@@ -247,7 +248,7 @@ func (r *feedReader) texts() ([]string, bool) {
 	ok := r.array(func() bool {
 		s, ok := r.text()
 		list = append(list, s)
-		return ok && len(list) <= core.MaxTexts
+		return ok && len(list) <= wire.MaxTexts
 	})
 	return list, ok
 }
