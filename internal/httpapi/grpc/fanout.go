@@ -40,25 +40,41 @@ func (p *procedures) fanout(ctx context.Context, k *wire.Call, in *fanoutMessage
 	if err != nil {
 		return nil, err
 	}
-	post, err := postOf(m, "")
+	req, err := fanoutRequest(m)
 	if err != nil {
 		return nil, err
-	}
-	post.ID = m.GetPost()
-	req := feed.FanoutRequest{Post: post, Viewers: m.GetViewers(), Exact: m.GetExact(), After: m.GetAfter()}
-	if req.Within, err = operations.ParseWithin(m.GetWithin()); err != nil {
-		return nil, err
-	}
-	if m.GetKinds() != nil {
-		req.Kinds = append([]string{}, m.GetKinds().GetNames()...)
 	}
 	a, err := p.operations.Fanout(ctx, k, req)
 	if err != nil {
 		return nil, err
 	}
-	res := &pb.FanoutResponse{Degraded: degradedOf(a.Degraded)}
-	for _, d := range a.Dropped {
-		res.Dropped = append(res.Dropped, &pb.DroppedViewer{Index: uint32(d.At), Kind: d.Kind, Actor: d.Actor, Target: d.Target})
+	return fanoutAnswer(a), nil
+}
+
+// fanoutRequest returns the request of a message.
+func fanoutRequest(m *pb.FanoutRequest) (feed.FanoutRequest, error) {
+	post, err := postOf(m, "")
+	if err != nil {
+		return feed.FanoutRequest{}, err
 	}
-	return res, nil
+	post.ID = m.GetPost()
+	req := feed.FanoutRequest{
+		Post: post, Viewers: m.GetViewers(), Exact: m.GetExact(), After: m.GetAfter(),
+	}
+	if m.GetKinds() != nil {
+		req.Kinds = append([]string{}, m.GetKinds().GetNames()...)
+	}
+	req.Within, err = operations.ParseWithin(m.GetWithin())
+	return req, err
+}
+
+// fanoutAnswer returns the answer as a message.
+func fanoutAnswer(a feed.FanoutAnswer) *pb.FanoutResponse {
+	m := &pb.FanoutResponse{Degraded: degradedOf(a.Degraded)}
+	for _, d := range a.Dropped {
+		m.Dropped = append(m.Dropped, &pb.DroppedViewer{
+			Index: uint32(d.At), Kind: d.Kind, Actor: d.Actor, Target: d.Target,
+		})
+	}
+	return m
 }

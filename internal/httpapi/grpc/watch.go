@@ -26,6 +26,12 @@ const (
 	statusServiceUnknown grpchealth.Status = 3
 )
 
+// Fields of a HealthCheckRequest, and of a HealthCheckResponse.
+const (
+	fieldService = 1
+	fieldStatus  = 1
+)
+
 // healthWatches answers the calls of grpc.health.v1.Health/Watch.
 type healthWatches struct {
 	watches limits.Budget
@@ -54,7 +60,7 @@ func (m *watchRequest) read(data []byte) {
 		if n < 0 {
 			return
 		}
-		if number == 1 && wireType == protowire.BytesType {
+		if number == fieldService && wireType == protowire.BytesType {
 			_, _, tag := protowire.ConsumeTag(data)
 			service, _ := protowire.ConsumeBytes(data[tag:])
 			m.service = string(service)
@@ -68,7 +74,7 @@ type watchAnswer struct{ status grpchealth.Status }
 
 // appendTo implements appender.
 func (m *watchAnswer) appendTo(dst []byte) []byte {
-	return protowire.AppendVarint(protowire.AppendTag(dst, 1, protowire.VarintType), uint64(m.status))
+	return protowire.AppendVarint(protowire.AppendTag(dst, fieldStatus, protowire.VarintType), uint64(m.status))
 }
 
 // watchStream is the answer to a watch.

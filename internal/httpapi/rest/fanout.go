@@ -56,24 +56,24 @@ func readFanout(body string, in *wire.Buffer) (req feed.FanoutRequest, ok bool) 
 	r := feedReader{body: body, buffer: in}
 	ok = r.object(func(name string) (field int, ok bool) {
 		switch name {
-		case "post":
+		case namePost:
 			req.Post.ID, ok = r.text()
-			return 0, ok
-		case "viewers":
+			return fieldPost, ok
+		case nameViewers:
 			req.Viewers, ok = r.viewers()
-			return 5, ok
-		case "kinds":
+			return fieldViewers, ok
+		case nameKinds:
 			req.Kinds, ok = r.texts()
-			return 6, ok
-		case "exact":
+			return fieldKinds, ok
+		case nameExact:
 			req.Exact, ok = r.boolean()
-			return 7, ok
-		case "after":
+			return fieldExact, ok
+		case nameAfter:
 			req.After, ok = r.text()
-			return 8, ok
-		case "within":
+			return fieldAfter, ok
+		case nameWithin:
 			req.Within, ok = r.within()
-			return 9, ok
+			return fieldWithin, ok
 		default:
 			return r.postField(&req.Post, name)
 		}

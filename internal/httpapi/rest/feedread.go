@@ -28,40 +28,40 @@ func readFeed(body string, in *wire.Buffer) (req feed.Request, ok bool) {
 	limited := false
 	ok = r.object(func(name string) (field int, ok bool) {
 		switch name {
-		case "viewer":
+		case nameViewer:
 			req.Viewer, ok = r.text()
-			return 0, ok
-		case "posts":
+			return fieldViewer, ok
+		case namePosts:
 			req.Posts, ok = r.posts()
-			return 1, ok
-		case "kinds":
+			return fieldPosts, ok
+		case nameKinds:
 			req.Kinds, ok = r.texts()
-			return 2, ok
-		case "annotate":
+			return fieldKinds, ok
+		case nameAnnotate:
 			req.Annotate, ok = r.texts()
-			return 3, ok
-		case "limit":
+			return fieldAnnotate, ok
+		case nameLimit:
 			limited = true
 			req.Limit, ok = r.number()
-			return 4, ok
-		case "record_seen":
+			return fieldLimit, ok
+		case nameRecordSeen:
 			req.RecordSeen, ok = r.boolean()
-			return 5, ok
-		case "exact":
+			return fieldRecordSeen, ok
+		case nameExact:
 			req.Exact, ok = r.boolean()
-			return 6, ok
-		case "answer":
+			return fieldExact, ok
+		case nameAnswer:
 			in.DroppedOnly, ok = r.form()
-			return 7, ok
-		case "lists":
+			return fieldAnswer, ok
+		case nameLists:
 			req.Lists, ok = r.texts()
-			return 8, ok
-		case "after":
+			return fieldLists, ok
+		case nameAfter:
 			req.After, ok = r.text()
-			return 9, ok
-		case "within":
+			return fieldAfter, ok
+		case nameWithin:
 			req.Within, ok = r.within()
-			return 10, ok
+			return fieldWithin, ok
 		}
 		return 0, false
 	})
@@ -142,9 +142,9 @@ func (r *feedReader) post(p *feed.Post) bool {
 		return true
 	}
 	return r.object(func(name string) (field int, ok bool) {
-		if name == "id" {
+		if name == nameID {
 			p.ID, ok = r.text()
-			return 0, ok
+			return fieldID, ok
 		}
 		return r.postField(p, name)
 	})
@@ -154,10 +154,10 @@ func (r *feedReader) post(p *feed.Post) bool {
 // candidate has another form, usualPost changes nothing and returns false.
 func (r *feedReader) usualPost(p *feed.Post) bool {
 	from := r.at
-	id, ok := r.after(`{"id":`)
+	id, ok := r.after("{" + keyID)
 	author := ""
 	if ok {
-		author, ok = r.after(`,"author":`)
+		author, ok = r.after("," + keyAuthor)
 	}
 	if !ok || !r.next('}') {
 		r.at = from
@@ -176,21 +176,21 @@ func (r *feedReader) after(before string) (string, bool) {
 	return r.text()
 }
 
-// postField reads a field of a post, other than its id. The numbers of these fields are 1 to 4.
+// postField reads a field of a post, other than its id.
 func (r *feedReader) postField(p *feed.Post, name string) (field int, ok bool) {
 	switch name {
-	case "author":
+	case nameAuthor:
 		p.Author, ok = r.text()
-		return 1, ok
-	case "actors":
+		return fieldAuthor, ok
+	case nameActors:
 		p.Actors, p.Roles, ok = r.actors()
-		return 2, ok
-	case "facets":
+		return fieldActors, ok
+	case nameFacets:
 		p.Facets, ok = r.facets()
-		return 3, ok
-	case "related":
+		return fieldFacets, ok
+	case nameRelated:
 		p.Related, ok = r.texts()
-		return 4, ok
+		return fieldRelated, ok
 	}
 	return 0, false
 }
@@ -216,12 +216,12 @@ func (r *feedReader) actor() (id, role string, ok bool) {
 	}
 	ok = r.object(func(name string) (field int, ok bool) {
 		switch name {
-		case "id":
+		case nameID:
 			id, ok = r.text()
-			return 0, ok
-		case "role":
+			return fieldID, ok
+		case nameRole:
 			role, ok = r.text()
-			return 1, ok
+			return fieldRole, ok
 		}
 		return 0, false
 	})
