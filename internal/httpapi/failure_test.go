@@ -9,95 +9,75 @@ import (
 	"time"
 
 	"github.com/feedfilter/feedfilter/internal/httpapi"
-)
-
-// secrets returns parts of errors that may appear only in logs.
-func secrets() []string { return []string{"10.1.2.3", "hunter2", "dial", "goroutine", ".go", "sqlite"} }
-
-// wantDown asserts an answer that names a dependency that is down.
-func wantDown(t testing.TB, what string, a answer, dependency string) {
-	t.Helper()
-	if a.Status != 503 || a.Code != "unavailable" || a.Header.Get("Retry-After") != "1" || !strings.Contains(a.Body, dependency) {
-		t.Errorf("%s: %d %s, Retry-After %q; want 503 naming %s", what, a.Status, a.Body, a.Header.Get("Retry-After"), dependency)
-	}
-	for _, secret := range secrets() {
-		if strings.Contains(a.Body, secret) {
-			t.Errorf("%s: %s contains %q", what, a.Body, secret)
-		}
-	}
-}
-
-const (
-	blockedFeed   = `{"viewer":"1","posts":[{"id":"p","author":"2"},{"id":"q","author":"3"}]}`
-	blockedAnswer = `{"posts":[{"id":"q"}],"dropped":[{"id":"p","kind":"block","actor":"2"}],"degraded":[]}`
+	"github.com/feedfilter/feedfilter/internal/httpapi/httpapitest"
 )
 
 func TestStoreDown(t *testing.T) {
-	s := open(t)
-	s.want(t, "PUT", "/v1/users/1/blocks/2", "", 200, yes)
-	s.store.set(failing)
+	s := httpapitest.Open(t)
+	s.Want(t, "PUT", "/v1/users/1/blocks/2", "", 200, httpapitest.Yes)
+	s.Store.Set(httpapitest.Failing)
 	// The ledger answers in place of the store.
-	s.want(t, "POST", "/v1/feed/filter", blockedFeed, 200,
-		strings.Replace(blockedAnswer, `[]}`, `[{"kind":"seen","reason":"the page store is unavailable"}]}`, 1))
-	if got, _, _ := s.items(t, "/v1/users/1/blocks"); len(got) != 1 {
+	s.Want(t, "POST", "/v1/feed/filter", httpapitest.BlockedFeed, 200,
+		strings.Replace(httpapitest.BlockedAnswer, `[]}`, `[{"kind":"seen","reason":"the page store is unavailable"}]}`, 1))
+	if got, _, _ := s.Items(t, "/v1/users/1/blocks"); len(got) != 1 {
 		t.Errorf("list without the store: %v", got)
 	}
-	s.want(t, "PUT", "/v1/users/1/hides/h", "", 200, yes)
-	s.want(t, "DELETE", "/v1/users/1/blocks/2", "", 200, yes)
-	s.want(t, "POST", "/v1/activities", lines(), 200, `{"results":[`+yes+`]}`)
-	wantDown(t, "seen", s.do(t, "POST", "/v1/users/1/seen", `{"posts":["p"]}`), "pages")
-	wantDown(t, "batch with seen", s.do(t, "POST", "/v1/activities", lines(activityLine("1", "seen", "p", "add"))), "pages")
-	s.store.set(sound)
-	s.want(t, "PUT", "/v1/users/1/hides/h", "", 200, no)
-	s.want(t, "PUT", "/v1/users/1/blocks/2", "", 200, yes)
-	s.want(t, "POST", "/v1/feed/filter", blockedFeed, 200, blockedAnswer)
+	s.Want(t, "PUT", "/v1/users/1/hides/h", "", 200, httpapitest.Yes)
+	s.Want(t, "DELETE", "/v1/users/1/blocks/2", "", 200, httpapitest.Yes)
+	s.Want(t, "POST", "/v1/activities", httpapitest.Lines(), 200, `{"results":[`+httpapitest.Yes+`]}`)
+	httpapitest.WantDown(t, "seen", s.Do(t, "POST", "/v1/users/1/seen", `{"posts":["p"]}`), "pages")
+	httpapitest.WantDown(t, "batch with seen", s.Do(t, "POST", "/v1/activities", httpapitest.Lines(httpapitest.ActivityLine("1", "seen", "p", "add"))), "pages")
+	s.Store.Set(httpapitest.Sound)
+	s.Want(t, "PUT", "/v1/users/1/hides/h", "", 200, httpapitest.No)
+	s.Want(t, "PUT", "/v1/users/1/blocks/2", "", 200, httpapitest.Yes)
+	s.Want(t, "POST", "/v1/feed/filter", httpapitest.BlockedFeed, 200, httpapitest.BlockedAnswer)
 }
 
 // TestHangingDependency: if a dependency never answers, each request is answered at its timeout.
 func TestHangingDependency(t *testing.T) {
-	s := newService(t, httpapi.Config{Timeout: 300 * time.Millisecond}, nil)
-	s.store.set(hanging)
-	wantDown(t, "feed", s.do(t, "POST", "/v1/feed/filter", blockedFeed), "")
-	wantDown(t, "seen", s.do(t, "POST", "/v1/users/1/seen", `{"posts":["p"]}`), "pages")
-	s.ledger.set(hanging)
-	wantDown(t, "list", s.do(t, "GET", "/v1/users/1/blocks", ""), "ledger")
-	wantDown(t, "put", s.do(t, "PUT", "/v1/users/1/hides/h", ""), "")
-	wantDown(t, "batch", s.do(t, "POST", "/v1/activities", lines()), "")
+	s := httpapitest.NewService(t, httpapi.Config{Timeout: 300 * time.Millisecond}, nil)
+	s.Store.Set(httpapitest.Hanging)
+	httpapitest.WantDown(t, "feed", s.Do(t, "POST", "/v1/feed/filter", httpapitest.BlockedFeed), "")
+	httpapitest.WantDown(t, "seen", s.Do(t, "POST", "/v1/users/1/seen", `{"posts":["p"]}`), "pages")
+	s.Ledger.Set(httpapitest.Hanging)
+	httpapitest.WantDown(t, "list", s.Do(t, "GET", "/v1/users/1/blocks", ""), "ledger")
+	httpapitest.WantDown(t, "put", s.Do(t, "PUT", "/v1/users/1/hides/h", ""), "")
+	httpapitest.WantDown(t, "batch", s.Do(t, "POST", "/v1/activities", httpapitest.Lines()), "")
 }
 
 func TestLedgerDown(t *testing.T) {
-	s := open(t)
-	s.want(t, "PUT", "/v1/users/1/blocks/2", "", 200, yes)
-	s.ledger.set(failing)
-	wantDown(t, "put", s.do(t, "PUT", "/v1/users/1/hides/h", ""), "ledger")
-	wantDown(t, "delete", s.do(t, "DELETE", "/v1/users/1/blocks/2", ""), "ledger")
-	wantDown(t, "batch", s.do(t, "POST", "/v1/activities", lines()), "ledger")
-	wantDown(t, "list", s.do(t, "GET", "/v1/users/1/blocks", ""), "ledger")
+	s := httpapitest.Open(t)
+	s.Want(t, "PUT", "/v1/users/1/blocks/2", "", 200, httpapitest.Yes)
+	s.Ledger.Set(httpapitest.Failing)
+	httpapitest.WantDown(t, "put", s.Do(t, "PUT", "/v1/users/1/hides/h", ""), "ledger")
+	httpapitest.WantDown(t, "delete", s.Do(t, "DELETE", "/v1/users/1/blocks/2", ""), "ledger")
+	httpapitest.WantDown(t, "batch", s.Do(t, "POST", "/v1/activities", httpapitest.Lines()), "ledger")
+	httpapitest.WantDown(t, "list", s.Do(t, "GET", "/v1/users/1/blocks", ""), "ledger")
 	// Calls without the ledger still work.
-	s.want(t, "POST", "/v1/feed/filter", blockedFeed, 200, blockedAnswer)
-	s.want(t, "POST", "/v1/users/1/seen", `{"posts":["q"]}`, 200, `{"recorded":1}`)
+	s.Want(t, "POST", "/v1/feed/filter", httpapitest.BlockedFeed, 200, httpapitest.BlockedAnswer)
+	s.Want(t, "POST", "/v1/users/1/seen", `{"posts":["q"]}`, 200, `{"recorded":1}`)
 	// Invalid requests are refused as usual.
-	if a := s.do(t, "PUT", "/v1/users/1/blocks/1", ""); a.Status != 422 {
+	if a := s.Do(t, "PUT", "/v1/users/1/blocks/1", ""); a.Status != 422 {
 		t.Errorf("blocking oneself: %d %s", a.Status, a.Body)
 	}
-	s.store.set(failing)
-	wantDown(t, "feed", s.do(t, "POST", "/v1/feed/filter", blockedFeed), "ledger")
-	s.store.set(sound)
-	s.ledger.set(sound)
-	s.want(t, "GET", "/v1/users/1/hides", "", 200, `{"items":[]}`)
+	s.Store.Set(httpapitest.Failing)
+	httpapitest.WantDown(t, "feed", s.Do(t, "POST", "/v1/feed/filter", httpapitest.BlockedFeed), "ledger")
+	s.Store.Set(httpapitest.Sound)
+	s.Ledger.Set(httpapitest.Sound)
+	s.Want(t, "GET", "/v1/users/1/hides", "", 200, `{"items":[]}`)
 }
 
 func TestClosed(t *testing.T) {
-	s := open(t)
-	s.activities.Close()
-	wantDown(t, "put", s.do(t, "PUT", "/v1/users/1/hides/h", ""), "shutting down")
-	wantDown(t, "batch", s.do(t, "POST", "/v1/activities", lines()), "shutting down")
+	s := httpapitest.Open(t)
+	s.Activities.Close()
+	httpapitest.WantDown(t, "put", s.Do(t, "PUT", "/v1/users/1/hides/h", ""), "shutting down")
+	httpapitest.WantDown(t, "batch", s.Do(t, "POST", "/v1/activities", httpapitest.Lines()), "shutting down")
 }
 
 // TestClientGone: if the client leaves, no answer says that the request succeeded.
 func TestClientGone(t *testing.T) {
-	logger, out := logs()
-	s := newService(t, httpapi.Config{Logger: logger}, nil)
+	logger, out := httpapitest.Logs()
+	s := httpapitest.NewService(t, httpapi.Config{Logger: logger}, nil)
 	for _, c := range [][2]string{{"PUT", "/v1/users/1/hides/h"}, {"GET", "/v1/users/1/hides"}} {
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
@@ -111,16 +91,16 @@ func TestClientGone(t *testing.T) {
 		}
 		out.Reset()
 	}
-	s.want(t, "GET", "/v1/users/1/hides", "", 200, `{"items":[]}`)
+	s.Want(t, "GET", "/v1/users/1/hides", "", 200, `{"items":[]}`)
 }
 
 func TestPanic(t *testing.T) {
-	logger, out := logs()
-	s := newService(t, httpapi.Config{Logger: logger}, nil)
-	s.want(t, "PUT", "/v1/users/1/blocks/2", "", 200, yes)
-	s.store.set(panicing)
+	logger, out := httpapitest.Logs()
+	s := httpapitest.NewService(t, httpapi.Config{Logger: logger}, nil)
+	s.Want(t, "PUT", "/v1/users/1/blocks/2", "", 200, httpapitest.Yes)
+	s.Store.Set(httpapitest.Panicing)
 	out.Reset()
-	a := s.do(t, "POST", "/v1/feed/filter", blockedFeed, "X-Request-Id", "abc")
+	a := s.Do(t, "POST", "/v1/feed/filter", httpapitest.BlockedFeed, "X-Request-Id", "abc")
 	if a.Status != 500 || a.Code != "internal" || strings.Contains(a.Body, "mad") || strings.Contains(a.Body, ".go") {
 		t.Errorf("%d %s", a.Status, a.Body)
 	}
@@ -129,14 +109,14 @@ func TestPanic(t *testing.T) {
 			t.Errorf("no %s in the log: %s", part, out)
 		}
 	}
-	s.store.set(sound)
-	s.want(t, "POST", "/v1/feed/filter", blockedFeed, 200, blockedAnswer)
+	s.Store.Set(httpapitest.Sound)
+	s.Want(t, "POST", "/v1/feed/filter", httpapitest.BlockedFeed, 200, httpapitest.BlockedAnswer)
 }
 
 func TestHealth(t *testing.T) {
-	s := open(t)
-	s.want(t, "GET", "/healthz", "", 200, `{"status":"ok"}`)
-	s.want(t, "GET", "/readyz", "", 200, `{"status":"ready"}`)
+	s := httpapitest.Open(t)
+	s.Want(t, "GET", "/healthz", "", 200, `{"status":"ok"}`)
+	s.Want(t, "GET", "/readyz", "", 200, `{"status":"ready"}`)
 	down := func(parts ...string) string {
 		return `{"status":"unavailable","down":[` + strings.Join(parts, ",") + `]}`
 	}
@@ -145,54 +125,54 @@ func TestHealth(t *testing.T) {
 		pagesDown  = `{"dependency":"pages","reason":"it failed; see the log"}`
 		pagesHang  = `{"dependency":"pages","reason":"it does not answer in time"}`
 	)
-	s.store.set(failing)
+	s.Store.Set(httpapitest.Failing)
 	degraded := func(part string) string { return `{"status":"degraded","down":[` + part + `]}` }
-	s.want(t, "GET", "/readyz", "", 200, degraded(pagesDown))
-	s.store.set(sound)
-	s.ledger.set(failing)
-	s.want(t, "GET", "/readyz", "", 200, degraded(ledgerDown))
-	s.store.set(failing)
-	s.want(t, "GET", "/readyz", "", 503, down(ledgerDown, pagesDown))
-	if got := s.do(t, "GET", "/readyz", "").Header.Get("Retry-After"); got != "1" {
+	s.Want(t, "GET", "/readyz", "", 200, degraded(pagesDown))
+	s.Store.Set(httpapitest.Sound)
+	s.Ledger.Set(httpapitest.Failing)
+	s.Want(t, "GET", "/readyz", "", 200, degraded(ledgerDown))
+	s.Store.Set(httpapitest.Failing)
+	s.Want(t, "GET", "/readyz", "", 503, down(ledgerDown, pagesDown))
+	if got := s.Do(t, "GET", "/readyz", "").Header.Get("Retry-After"); got != "1" {
 		t.Errorf("Retry-After %q", got)
 	}
-	s.want(t, "GET", "/healthz", "", 200, `{"status":"ok"}`)
-	s.store.set(sound)
-	s.ledger.set(sound)
-	s.want(t, "GET", "/readyz", "", 200, `{"status":"ready"}`)
+	s.Want(t, "GET", "/healthz", "", 200, `{"status":"ok"}`)
+	s.Store.Set(httpapitest.Sound)
+	s.Ledger.Set(httpapitest.Sound)
+	s.Want(t, "GET", "/readyz", "", 200, `{"status":"ready"}`)
 
-	s = newService(t, httpapi.Config{Timeout: 300 * time.Millisecond}, nil)
-	s.store.set(hanging)
-	s.want(t, "GET", "/readyz", "", 200, degraded(pagesHang))
-	s.ledger.set(failing)
-	s.want(t, "GET", "/readyz", "", 503, down(ledgerDown, pagesHang))
+	s = httpapitest.NewService(t, httpapi.Config{Timeout: 300 * time.Millisecond}, nil)
+	s.Store.Set(httpapitest.Hanging)
+	s.Want(t, "GET", "/readyz", "", 200, degraded(pagesHang))
+	s.Ledger.Set(httpapitest.Failing)
+	s.Want(t, "GET", "/readyz", "", 503, down(ledgerDown, pagesHang))
 }
 
 // TestReadyOfMany: concurrent readiness checks share one connection to the ledger.
 func TestReadyOfMany(t *testing.T) {
 	const all = 500
-	s := newService(t, httpapi.Config{}, nil)
-	open := s.ledger.pings.shut()
+	s := httpapitest.NewService(t, httpapi.Config{}, nil)
+	open := s.Ledger.Pings.Shut()
 	defer open()
-	s.ledger.pinged.Store(0)
-	ready := s.flood(t, all, "GET", func(int) string { return "/readyz" })
+	s.Ledger.Pinged.Store(0)
+	ready := flood(t, s, all, "GET", func(int) string { return "/readyz" })
 	for calls, total := 0.0, 0.0; total < all+calls; calls++ { // until all have arrived
-		total = s.do(t, "GET", "/v1/stats", "").JSON["requests"].(map[string]any)["total"].(float64)
+		total = s.Do(t, "GET", "/v1/stats", "").JSON["requests"].(map[string]any)["total"].(float64)
 	}
 	open()
 	for range all {
-		if a := await(t, ready); a.Status != 200 {
+		if a := httpapitest.Await(t, ready); a.Status != 200 {
 			t.Errorf("%d %s", a.Status, a.Body)
 		}
 	}
-	if n := s.ledger.pinged.Load(); n > all/5 {
+	if n := s.Ledger.Pinged.Load(); n > all/5 {
 		t.Errorf("the ledger was asked %d times for %d checks", n, all)
 	}
 }
 
 func TestLog(t *testing.T) {
-	logger, out := logs()
-	s := newService(t, httpapi.Config{Logger: logger}, nil)
+	logger, out := httpapitest.Logs()
+	s := httpapitest.NewService(t, httpapi.Config{Logger: logger}, nil)
 	for _, c := range []struct {
 		method, target, body, id string
 		want                     []string
@@ -203,7 +183,7 @@ func TestLog(t *testing.T) {
 		{"POST", "/v1/feed/filter", `{"viewer":"alice","posts":[],"bob":1}`, "r-4", []string{`"level":"INFO"`, `"route":"/v1/feed/filter"`, `"code":"unknown_field"`}},
 	} {
 		out.Reset()
-		a := s.do(t, c.method, c.target, c.body, "X-Request-Id", c.id)
+		a := s.Do(t, c.method, c.target, c.body, "X-Request-Id", c.id)
 		if got := a.Header.Get("X-Request-ID"); got != c.id {
 			t.Errorf("request id %q, want %q", got, c.id)
 		}
@@ -216,9 +196,9 @@ func TestLog(t *testing.T) {
 			}
 		}
 	}
-	s.ledger.set(failing)
+	s.Ledger.Set(httpapitest.Failing)
 	out.Reset()
-	s.do(t, "PUT", "/v1/users/alice/blocks/bob", "")
+	s.Do(t, "PUT", "/v1/users/alice/blocks/bob", "")
 	for _, part := range []string{`"level":"ERROR"`, `"status":503`, "hunter2"} {
 		if !strings.Contains(out.String(), part) {
 			t.Errorf("no %s in %s", part, out)
@@ -227,17 +207,17 @@ func TestLog(t *testing.T) {
 }
 
 func TestRequestID(t *testing.T) {
-	s := open(t)
+	s := httpapitest.Open(t)
 	seen := make(map[string]bool)
 	for _, given := range []string{"", "", "a b", "a\"b", "é", strings.Repeat("x", 65), "a\x7f"} {
-		got := s.do(t, "GET", "/healthz", "", "X-Request-Id", given).Header.Get("X-Request-ID")
+		got := s.Do(t, "GET", "/healthz", "", "X-Request-Id", given).Header.Get("X-Request-ID")
 		if got == given || len(got) < 16 || seen[got] {
 			t.Errorf("given %q: %q", given, got)
 		}
 		seen[got] = true
 	}
 	for _, given := range []string{"a", strings.Repeat("Z9", 32), "6f1c-AA_.0"} {
-		if got := s.do(t, "GET", "/nothing", "", "X-Request-Id", given).Header.Get("X-Request-ID"); got != given {
+		if got := s.Do(t, "GET", "/nothing", "", "X-Request-Id", given).Header.Get("X-Request-ID"); got != given {
 			t.Errorf("given %q: %q", given, got)
 		}
 	}

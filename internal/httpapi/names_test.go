@@ -14,6 +14,7 @@ import (
 	"github.com/feedfilter/feedfilter/activity"
 	"github.com/feedfilter/feedfilter/internal/access"
 	"github.com/feedfilter/feedfilter/internal/httpapi"
+	"github.com/feedfilter/feedfilter/internal/httpapi/httpapitest"
 	"github.com/feedfilter/feedfilter/internal/httpapi/limits"
 	feedfilterv1 "github.com/feedfilter/feedfilter/proto/feedfilter/v1"
 	"github.com/feedfilter/feedfilter/proto/feedfilter/v1/feedfilterv1connect"
@@ -88,7 +89,7 @@ var varying = regexp.MustCompile(`\d{4}-\d\d-\d\d[T ][\d:.]+|(page":|page )\d+|"
 // TestBothNames: the name and the plural of a kind get the same answers from every call. They leave
 // the same rows, counts, metrics and lines of the audit log, all with the name.
 func TestBothNames(t *testing.T) {
-	kinds := kindsWith(t,
+	kinds := httpapitest.KindsWith(t,
 		activity.Kind{Name: "ally", Plural: "allies", Target: activity.User, Effect: activity.Annotate},
 		activity.Kind{Name: "mute", Plural: "mutes", Target: activity.User, Effect: activity.Drop, Fanout: true, Limit: 2},
 		activity.Kind{Name: "follow", Plural: "follows", Target: activity.User, Effect: activity.Keep, Over: []string{"mutes"}, Fanout: true},
@@ -96,7 +97,7 @@ func TestBothNames(t *testing.T) {
 	ids := access.NewIDs()
 	results := func(of func(k activity.Kind) string) (all []string) {
 		var log bytes.Buffer
-		s := newService(t, httpapi.Config{Access: limits.Access{IDs: ids, Audit: access.NewAudit(&log, access.AuditRefuse, slog.New(slog.DiscardHandler))}}, kinds)
+		s := httpapitest.NewService(t, httpapi.Config{Access: limits.Access{IDs: ids, Audit: access.NewAudit(&log, access.AuditRefuse, slog.New(slog.DiscardHandler))}}, kinds)
 		kind := func(name string) string {
 			k, ok := kinds.Named(name)
 			if !ok {
@@ -109,26 +110,26 @@ func TestBothNames(t *testing.T) {
 			words := regexp.MustCompile(`<[a-z]+>`).ReplaceAllStringFunc(call, func(found string) string { return kind(strings.Trim(found, "<>")) })
 			method, rest, _ := strings.Cut(words, " ")
 			target, body, _ := strings.Cut(rest, " ")
-			a := s.do(t, method, target, body, "X-Request-Id", "id-1")
+			a := s.Do(t, method, target, body, "X-Request-Id", "id-1")
 			note(call, fmt.Sprint(a.Status, a.Header["Allow"], a.Body))
 			if list, found := strings.CutPrefix(body, `{"activities":[`); found { // also as a stream
 				lines := strings.ReplaceAll(strings.TrimSuffix(list, "]}"), "},{", "}\n{")
-				a := s.do(t, method, target, strings.ReplaceAll(lines, `"1"`, `"3"`), "X-Request-Id", "id-1", "Content-Type", "application/x-ndjson")
+				a := s.Do(t, method, target, strings.ReplaceAll(lines, `"1"`, `"3"`), "X-Request-Id", "id-1", "Content-Type", "application/x-ndjson")
 				note("stream of "+call, fmt.Sprint(a.Status, a.Body))
 			}
 		}
 		audit := log.String()
-		invoke := invokers(t, serveBoth(t, s))["Connect"]
+		invoke := httpapitest.Invokers(t, httpapitest.ServeBoth(t, s))["Connect"]
 		for i, call := range namedMessages(kind) {
 			if err := invoke(t.Context(), call.name, call.req, call.res); err != nil {
-				_, detail := detailOf(t, err)
+				_, detail := httpapitest.DetailOf(t, err)
 				note(fmt.Sprint(call.name, i), detail.String())
 				continue
 			}
 			note(fmt.Sprint(call.name, i), fmt.Sprint(call.res))
 		}
-		note("export of gRPC", s.do(t, "GET", "/v1/users/2/export", "").Body)
-		for line := range strings.Lines(s.do(t, "GET", "/metrics", "").Body) {
+		note("export of gRPC", s.Do(t, "GET", "/v1/users/2/export", "").Body)
+		for line := range strings.Lines(s.Do(t, "GET", "/metrics", "").Body) {
 			if strings.Contains(line, `kind="`) || strings.HasPrefix(line, "feedfilter_http_requests_total") {
 				note("metrics", line)
 			}
@@ -164,7 +165,7 @@ func TestBothNames(t *testing.T) {
 
 // TestUnknownPaths: the answer names what may be meant.
 func TestUnknownPaths(t *testing.T) {
-	s := newService(t, httpapi.Config{}, activity.BuiltinKinds())
+	s := httpapitest.NewService(t, httpapi.Config{}, activity.BuiltinKinds())
 	const kind, people = `the service has no kind \"mutes\"; GET /v1/kinds lists its kinds`, "/ops is for operators, /docs describes all paths"
 	for call, want := range map[string]string{
 		"PUT /v1/users/1/mutes/2":    kind,
@@ -177,13 +178,13 @@ func TestUnknownPaths(t *testing.T) {
 		"GET /v1/users/":             `"no such path"`,
 	} {
 		method, path, _ := strings.Cut(call, " ")
-		if a := s.do(t, method, path, ""); a.Status != 404 || !strings.Contains(a.Body, want) || !strings.Contains(a.Body, `"not_found"`) {
+		if a := s.Do(t, method, path, ""); a.Status != 404 || !strings.Contains(a.Body, want) || !strings.Contains(a.Body, `"not_found"`) {
 			t.Errorf("%s: %d %s, want %s", call, a.Status, a.Body, want)
 		}
 	}
 	const number = "must be a whole number in plain digits"
 	for _, limit := range []string{"1.5", "99999999999999999999"} {
-		a := s.do(t, "POST", "/v1/feed/filter", `{"viewer":"1","posts":[],"limit":`+limit+`}`)
+		a := s.Do(t, "POST", "/v1/feed/filter", `{"viewer":"1","posts":[],"limit":`+limit+`}`)
 		if a.Status != 400 || !strings.Contains(a.Body, number) {
 			t.Errorf("limit %s: %d %s, want %s", limit, a.Status, a.Body, number)
 		}

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/feedfilter/feedfilter/internal/httpapi/httpapitest"
 )
 
 // TestBodiesOfCopies: no code of the server assigns to the Body of a request that is not its own
@@ -34,7 +36,7 @@ func TestBodiesOfCopies(t *testing.T) {
 			}
 			return nil
 		})
-		must(t, err)
+		httpapitest.Must(t, err)
 	}
 	if files < 100 {
 		t.Errorf("%d files were checked", files)
@@ -74,7 +76,7 @@ func foreignBodies(t *testing.T, name, text string) (all []string) {
 	t.Helper()
 	files := token.NewFileSet()
 	file, err := parser.ParseFile(files, name, text, parser.SkipObjectResolution)
-	must(t, err)
+	httpapitest.Must(t, err)
 	ast.Inspect(file, func(n ast.Node) bool {
 		f, ok := n.(*ast.FuncDecl)
 		if !ok || f.Body == nil {

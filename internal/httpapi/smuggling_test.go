@@ -24,6 +24,7 @@ import (
 	"github.com/feedfilter/feedfilter/activity"
 	"github.com/feedfilter/feedfilter/internal/access"
 	"github.com/feedfilter/feedfilter/internal/httpapi"
+	"github.com/feedfilter/feedfilter/internal/httpapi/httpapitest"
 	"github.com/feedfilter/feedfilter/internal/httpapi/limits"
 )
 
@@ -32,9 +33,9 @@ import (
 // requests in progress.
 func exchangeRaw(t *testing.T, addr, sent string) (statuses []int) {
 	t.Helper()
-	conn := dial(t, addr)
+	conn := httpapitest.Dial(t, addr)
 	defer conn.Close()
-	must(t, conn.SetDeadline(time.Now().Add(time.Minute)))
+	httpapitest.Must(t, conn.SetDeadline(time.Now().Add(time.Minute)))
 	if _, err := io.WriteString(conn, sent); err != nil {
 		t.Fatal(err)
 	}
@@ -53,8 +54,8 @@ func exchangeRaw(t *testing.T, addr, sent string) (statuses []int) {
 // them. The service must refuse such a request and close the connection, or go by the chunks alone.
 // Then the rest is a separate request, which needs its own token.
 func TestSmuggling(t *testing.T) {
-	s, _ := guarded(t, httpapi.Config{}, nil)
-	addr := s.start(t)
+	s, _ := httpapitest.Guarded(t, httpapi.Config{}, nil)
+	addr := s.Start(t)
 	const start = "POST /v1/feed/filter HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer feed\r\nContent-Type: application/json\r\n"
 	const body = `{"viewer":"1","posts":[]}`
 	chunked := fmt.Sprintf("%x\r\n%s\r\n0\r\n\r\n", len(body), body)
@@ -81,7 +82,7 @@ func TestSmuggling(t *testing.T) {
 			t.Errorf("%s: answered %v, want %v", name, got, c.want)
 		}
 	}
-	if a := s.do(t, "GET", "/v1/users/1/blocks", "", as("feed")...); a.Body != `{"items":[]}` {
+	if a := s.Do(t, "GET", "/v1/users/1/blocks", "", httpapitest.As("feed")...); a.Body != `{"items":[]}` {
 		t.Errorf("something was written: %s", a.Body)
 	}
 }
@@ -214,37 +215,37 @@ func routesOf(t *testing.T, h http.Handler) (all []string) {
 // earlyAnswers returns reasons to answer a request early.
 func earlyAnswers(t *testing.T) (all map[string]earlyAnswer, routes []string) {
 	t.Helper()
-	type set = func(s *service, c *httpapi.Config)
+	type set = func(s *httpapitest.Service, c *httpapi.Config)
 	// One kind in the ledger and one with a window have all forms of routes.
 	kinds, err := activity.NewKinds(
 		activity.Kind{Name: "block", Plural: "blocks", Target: activity.User, Effect: activity.Drop, Reverse: "blocked-by"},
 		activity.Kind{Name: "seen", Plural: "seen", Target: activity.Post, Effect: activity.Drop, Window: time.Hour},
 	)
-	must(t, err)
+	httpapitest.Must(t, err)
 	serve := func(set set) *httpapi.Handler {
 		// A token gets seven eighths of the budget of bodies, less than the longest body.
 		c := httpapi.Config{MaxBodyBytes: 64 << 10, MaxBodiesBytes: 64 << 10, Access: limits.Access{Hosts: []string{"x"}}}
-		c.Access.Tokens, _ = tokensOf(t, tokenEntry("feed", "feed:read", ""), tokenEntry("ops", "ops:read", ""),
-			tokenEntry("all", "feed:read,activity:write,source:write,ops:read,ops:write", ""),
-			tokenEntry("slow", "feed:read,activity:write,source:write,ops:read,ops:write", `,"rate":0.0001,"burst":1`))
-		s := newService(t, c, kinds)
+		c.Access.Tokens, _ = httpapitest.TokensOf(t, httpapitest.TokenEntry("feed", "feed:read", ""), httpapitest.TokenEntry("ops", "ops:read", ""),
+			httpapitest.TokenEntry("all", "feed:read,activity:write,source:write,ops:read,ops:write", ""),
+			httpapitest.TokenEntry("slow", "feed:read,activity:write,source:write,ops:read,ops:write", `,"rate":0.0001,"burst":1`))
+		s := httpapitest.NewService(t, c, kinds)
 		if set != nil {
 			set(s, &c)
 		}
-		return receiving(t, s.activities, c)
+		return httpapitest.Receiving(t, s.Activities, c)
 	}
 	sound := serve(nil)
 	full := serve(nil)
 	full.SetMaxRequests(0)
-	faulty := func(mode fault) set {
-		return func(s *service, c *httpapi.Config) {
+	faulty := func(mode httpapitest.Fault) set {
+		return func(s *httpapitest.Service, c *httpapi.Config) {
 			c.Timeout = time.Millisecond
-			s.store.set(mode)
-			s.ledger.set(mode)
+			s.Store.Set(mode)
+			s.Ledger.Set(mode)
 		}
 	}
-	unaudited := func(_ *service, c *httpapi.Config) {
-		broken := writeFunc(func([]byte) (int, error) { return 0, errInjected })
+	unaudited := func(_ *httpapitest.Service, c *httpapi.Config) {
+		broken := writeFunc(func([]byte) (int, error) { return 0, httpapitest.ErrInjected })
 		c.Access.Audit = access.NewAudit(broken, access.AuditRefuse, slog.New(slog.DiscardHandler))
 		c.Access.AuditReads = true
 	}
@@ -262,10 +263,10 @@ func earlyAnswers(t *testing.T) (all map[string]earlyAnswer, routes []string) {
 		"path":               {service: sound, token: "all", path: "/x/y/z", want: 404},
 		"method":             {service: sound, token: "all", method: "PATCH", want: 405},
 		"too many requests":  {service: full, token: "all", want: 503},
-		"too many streams":   {service: serve(func(_ *service, c *httpapi.Config) { c.MaxStreams = -1 }), token: "all", want: 503},
+		"too many streams":   {service: serve(func(_ *httpapitest.Service, c *httpapi.Config) { c.MaxStreams = -1 }), token: "all", want: 503},
 		"no audit log":       {service: serve(unaudited), token: "all", want: 503},
-		"ledger and store":   {service: serve(faulty(failing)), token: "all", want: 503},
-		"panic":              {service: serve(faulty(panicing)), token: "all", want: 400},
+		"ledger and store":   {service: serve(faulty(httpapitest.Failing)), token: "all", want: 503},
+		"panic":              {service: serve(faulty(httpapitest.Panicing)), token: "all", want: 400},
 		"deadline of a call": {service: sound, token: "all", header: "Grpc-Timeout: 1n\r\nConnect-Timeout-Ms: 0\r\n", want: 400},
 	}
 	return all, routesOf(t, sound)
@@ -286,7 +287,7 @@ func TestBodiesAreNotAnswered(t *testing.T) {
 	answers, routes := earlyAnswers(t)
 	serve := func(h http.Handler, stall time.Duration) string {
 		server := httptest.NewUnstartedServer(h)
-		server.Config.Protocols, server.Config.ReadTimeout = bothProtocols(), stall
+		server.Config.Protocols, server.Config.ReadTimeout = httpapitest.BothProtocols(), stall
 		server.Config.ReadHeaderTimeout = time.Hour // otherwise a busy machine misses that of the header
 		server.Start()
 		t.Cleanup(server.Close)
@@ -363,7 +364,7 @@ func bodiesOf(route string) []beginning {
 	const object, envelope = `{"viewer":"1","posts":["`, "\x00\x00\x00\xa0\x00" // a message of 40 KiB
 	_, path, _ := strings.Cut(route, " ")
 	switch {
-	case isProcedure(path):
+	case httpapitest.IsProcedure(path):
 		return []beginning{{"application/proto", ""}, {"application/grpc", envelope}, {"application/connect+proto", envelope}}
 	case strings.HasPrefix(route, "POST"):
 		return []beginning{{"application/json", object}, {"application/x-ndjson", ""}}
@@ -377,7 +378,7 @@ func bodiesOf(route string) []beginning {
 func TestRefusedBodiesOverHTTP2(t *testing.T) {
 	for name, secure := range map[string]bool{"without TLS": false, "TLS": true} {
 		t.Run(name, func(t *testing.T) {
-			s, _ := guarded(t, httpapi.Config{MaxBodyBytes: 64 << 10, MaxBodiesBytes: 64 << 10}, nil)
+			s, _ := httpapitest.Guarded(t, httpapi.Config{MaxBodyBytes: 64 << 10, MaxBodiesBytes: 64 << 10}, nil)
 			server := httptest.NewUnstartedServer(s)
 			var opened atomic.Int64
 			server.Config.ConnState = func(_ net.Conn, state http.ConnState) {
@@ -385,18 +386,18 @@ func TestRefusedBodiesOverHTTP2(t *testing.T) {
 					opened.Add(1)
 				}
 			}
-			client := overHTTP2(t)
+			client := httpapitest.OverHTTP2(t)
 			if secure {
 				server.EnableHTTP2 = true
 				server.StartTLS()
 				client = server.Client()
 			} else {
-				server.Config.Protocols = bothProtocols()
+				server.Config.Protocols = httpapitest.BothProtocols()
 				server.Start()
 			}
 			t.Cleanup(server.Close)
 			send := func(path, media, token string, length int64) (status int, err error) {
-				body := io.MultiReader(strings.NewReader(`{"viewer":"1","posts":[]}`), readFunc(func(p []byte) (int, error) {
+				body := io.MultiReader(strings.NewReader(`{"viewer":"1","posts":[]}`), httpapitest.ReadFunc(func(p []byte) (int, error) {
 					return copy(p, strings.Repeat(" ", len(p))), nil
 				}))
 				// A body without a length is not refused for it.
@@ -420,7 +421,7 @@ func TestRefusedBodiesOverHTTP2(t *testing.T) {
 			const filter, proto = "/v1/feed/filter", "application/proto"
 			whole := func() {
 				t.Helper()
-				s.await(t, "there is room for the body of a feed", func() error {
+				s.Await(t, "there is room for the body of a feed", func() error {
 					status, err := send(filter, "application/json", "feed", 50<<10)
 					if status != 200 {
 						err = errors.Join(err, fmt.Errorf("answered %d", status))
@@ -436,8 +437,8 @@ func TestRefusedBodiesOverHTTP2(t *testing.T) {
 			}{
 				{filter, "application/json", "wrong", 300 << 10, 401}, {filter, "text/plain", "feed", 300 << 10, 415},
 				{filter, "application/json", "feed", 60 << 10, 503}, // more than the token's share of the budget
-				{filterProcedure, proto, "wrong", 300 << 10, 401}, {filterProcedure, "text/plain", "feed", 300 << 10, 415},
-				{filterProcedure, proto, "feed", 60 << 10, 503},
+				{httpapitest.FilterProcedure, proto, "wrong", 300 << 10, 401}, {httpapitest.FilterProcedure, "text/plain", "feed", 300 << 10, 415},
+				{httpapitest.FilterProcedure, proto, "feed", 60 << 10, 503},
 				{"/v1/nothing", proto, "feed", 300 << 10, 404},
 			} {
 				var all sync.WaitGroup
@@ -451,8 +452,8 @@ func TestRefusedBodiesOverHTTP2(t *testing.T) {
 				all.Wait()
 				whole()
 			}
-			s.await(t, "no body is held", func() error {
-				if a := s.do(t, "GET", "/metrics", "", as("ops")...); !strings.Contains(a.Body, "\nfeedfilter_http_bodies_held_bytes 0\n") {
+			s.Await(t, "no body is held", func() error {
+				if a := s.Do(t, "GET", "/metrics", "", httpapitest.As("ops")...); !strings.Contains(a.Body, "\nfeedfilter_http_bodies_held_bytes 0\n") {
 					return fmt.Errorf("answered %d", a.Status)
 				}
 				return nil
@@ -468,8 +469,8 @@ func TestRefusedBodiesOverHTTP2(t *testing.T) {
 // headers, with a token that lacks the scope and without one. None succeeds, and no header changes
 // the route.
 func TestPathTricks(t *testing.T) {
-	s, _ := guarded(t, httpapi.Config{}, nil)
-	addr := s.start(t)
+	s, _ := httpapitest.Guarded(t, httpapi.Config{}, nil)
+	addr := s.Start(t)
 	headers := []string{
 		"", "X-HTTP-Method-Override: PUT", "X-Method-Override: PUT", "X-HTTP-Method: DELETE", "X-Original-URL: /healthz", "X-Rewrite-URL: /healthz", "X-Forwarded-For: 127.0.0.1",
 		"X-Forwarded-Host: localhost", "X-Forwarded-Prefix: /healthz", "X-Real-IP: 127.0.0.1", "Forwarded: for=127.0.0.1", "X-Original-Method: PUT", "Cookie: token=all", "Proxy-Authorization: Bearer all",
@@ -506,7 +507,7 @@ func TestPathTricks(t *testing.T) {
 			}
 		}
 	}
-	if a := s.do(t, "GET", "/v1/users/1/blocks", "", as("feed")...); a.Body != `{"items":[]}` {
+	if a := s.Do(t, "GET", "/v1/users/1/blocks", "", httpapitest.As("feed")...); a.Body != `{"items":[]}` {
 		t.Errorf("something was written: %s", a.Body)
 	}
 }
@@ -516,14 +517,14 @@ func TestPathTricks(t *testing.T) {
 func TestForgedLogLines(t *testing.T) {
 	const forged = "x\nlevel=ERROR msg=FORGED\n{\"level\":\"ERROR\",\"msg\":\"FORGED\"}\n\u2028\x1b[31m\r\"y"
 	inJSON := `"x\nlevel=ERROR msg=FORGED\n{\"level\":\"ERROR\",\"msg\":\"FORGED\"}\u2028\r\u001b"`
-	escaped := everyByte(forged)
-	var text, jsons, audit lockedBuffer
+	escaped := httpapitest.EveryByte(forged)
+	var text, jsons, audit httpapitest.LockedBuffer
 	options := &slog.HandlerOptions{Level: slog.LevelDebug}
 	for format, log := range map[string]*slog.Logger{"text": slog.New(slog.NewTextHandler(&text, options)), "json": slog.New(slog.NewJSONHandler(&jsons, options))} {
-		s := audited(t, log)
-		for _, mode := range []fault{sound, failing} {
-			s.store.set(mode)
-			s.ledger.set(mode)
+		s := httpapitest.Audited(t, log)
+		for _, mode := range []httpapitest.Fault{httpapitest.Sound, httpapitest.Failing} {
+			s.Store.Set(mode)
+			s.Ledger.Set(mode)
 			for _, c := range [][3]string{
 				{"PUT", "/v1/users/" + escaped + "/blocks/2"}, {"PUT", "/v1/users/1/blocks/" + escaped}, {"GET", "/" + escaped}, {"GET", "/v1/stats?" + escaped + "=" + escaped},
 				{"GET", "/v1/ops/users/1/keys/" + escaped + "/2"}, {"GET", "/v1/users/1/blocks?cursor=" + escaped}, {"GET", "/v1/ops/pages/" + escaped},
@@ -532,16 +533,16 @@ func TestForgedLogLines(t *testing.T) {
 				{"POST", "/v1/activities", `{"activities":[{"user":"1","kind":` + inJSON + `,"target":"2","op":` + inJSON + `}]}`}, {"POST", "/v1/feed/explain", inJSON}, {"PUT", "/v1/pages", inJSON},
 			} {
 				for _, token := range []string{"all", "wrong", forged} {
-					ask(t, s, c[0], c[1], c[2], "Authorization", "Bearer "+token, "X-Request-Id", forged, "User-Agent", forged, "Traceparent", forged, "X-Forwarded-For", forged, "Content-Type", "application/json")
+					httpapitest.Ask(t, s, c[0], c[1], c[2], "Authorization", "Bearer "+token, "X-Request-Id", forged, "User-Agent", forged, "Traceparent", forged, "X-Forwarded-For", forged, "Content-Type", "application/json")
 				}
 			}
 		}
-		_, _ = io.WriteString(&audit, s.out.String())
-		if n := strings.Count(s.out.String(), "\n"); n < 10 {
+		_, _ = io.WriteString(&audit, s.Out.String())
+		if n := strings.Count(s.Out.String(), "\n"); n < 10 {
 			t.Errorf("%s: %d audit lines", format, n)
 		}
 	}
-	for name, b := range map[string]*lockedBuffer{`time=`: &text, `{"time":`: &jsons, `{"time":"`: &audit} {
+	for name, b := range map[string]*httpapitest.LockedBuffer{`time=`: &text, `{"time":`: &jsons, `{"time":"`: &audit} {
 		n := 0
 		for line := range strings.Lines(b.String()) {
 			n++
