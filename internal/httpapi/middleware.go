@@ -41,7 +41,9 @@ func (f *front) observe(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		start := time.Now()
 		o.Reports.Total.Add(1)
-		c.Response().Header().Set(echo.HeaderXRequestID, requestID(c.Request().Header.Get(echo.HeaderXRequestID)))
+		c.Response().Header().Set(
+			echo.HeaderXRequestID, requestID(c.Request().Header.Get(echo.HeaderXRequestID)),
+		)
 		secure(c.Response().Header(), c.Request())
 		k, procedure := &wire.Call{Context: c}, f.paths[c.Path()]
 		limits.NoteWork(c.Request().Context(), 0)
@@ -172,7 +174,8 @@ func errorAttrs(status int, err error) []slog.Attr {
 // are safe in logs. Otherwise it returns a random id.
 func requestID(given string) string {
 	foreign := func(r rune) bool {
-		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && !strings.ContainsRune("-_.", r)
+		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') &&
+			!strings.ContainsRune("-_.", r)
 	}
 	if given == "" || len(given) > maxRequestID || strings.ContainsFunc(given, foreign) {
 		return rand.Text()
@@ -201,11 +204,17 @@ func (f *front) unknownPath(path string) error {
 	}
 	_, rest, _ := strings.Cut(below, "/")
 	name, _, _ := strings.Cut(rest, "/")
-	if _, known := kinds.Named(name); ofUser && !known && !slices.Contains([]string{"", "preview", "export"}, name) {
-		message += fmt.Sprintf(": the service has no kind %q; GET /v1/kinds lists its kinds", wire.Clip(name))
+	if _, known := kinds.Named(name); ofUser && !known &&
+		!slices.Contains([]string{"", "preview", "export"}, name) {
+		message += fmt.Sprintf(
+			": the service has no kind %q; GET /v1/kinds lists its kinds", wire.Clip(name),
+		)
 	}
-	if path == "/" && slices.ContainsFunc(f.routes, func(r wire.Route) bool { return r.Path == opspage.Path }) {
-		message += ": /ops is for operators, /docs describes all paths, /openapi.json does so for programs"
+	if path == "/" && slices.ContainsFunc(f.routes, func(r wire.Route) bool {
+		return r.Path == opspage.Path
+	}) {
+		message += ": /ops is for operators, /docs describes all paths, " +
+			"/openapi.json does so for programs"
 	}
 	return &wire.Problem{Code: wire.CodeNotFound, Message: message}
 }

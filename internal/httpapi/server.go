@@ -178,10 +178,25 @@ func newFront(c Config) *front {
 	}
 	f.history, f.profiles = ops.NewHistory(o, f.meters.feedDurations), ops.NewProfiles(o)
 	read := []access.Scope{access.OpsRead}
-	all := [][]wire.Route{ops.Documents(o.Activities.Kinds()), rest.Routes(o), ops.Routes(o, c.About), f.profiles.Routes()}
+	all := [][]wire.Route{
+		ops.Documents(o.Activities.Kinds()), rest.Routes(o), ops.Routes(o, c.About),
+		f.profiles.Routes(),
+	}
 	f.routes = append(slices.Concat(all...), []wire.Route{
-		{Method: http.MethodGet, Path: metricsPath, Handle: ops.Scrape(registry.Handler()), Scopes: read, Free: true},
-		{Method: http.MethodGet, Path: "/v1/ops/history", Handle: f.history.Answer, Scopes: read, Free: true},
+		{
+			Method: http.MethodGet,
+			Path:   metricsPath,
+			Handle: ops.Scrape(registry.Handler()),
+			Scopes: read,
+			Free:   true,
+		},
+		{
+			Method: http.MethodGet,
+			Path:   "/v1/ops/history",
+			Handle: f.history.Answer,
+			Scopes: read,
+			Free:   true,
+		},
 	}...)
 	f.meters = newMeters(registry, append(f.routes, f.procedures.Routes...))
 	return f

@@ -19,7 +19,9 @@ import (
 )
 
 // explain answers why a viewer's feed drops or keeps a post.
-func (p *procedures) explain(ctx context.Context, k *wire.Call, in *incoming[pb.ExplainRequest]) (*pb.ExplainResponse, error) {
+func (p *procedures) explain(
+	ctx context.Context, k *wire.Call, in *incoming[pb.ExplainRequest],
+) (*pb.ExplainResponse, error) {
 	asked := in.message.GetPost()
 	if asked == nil {
 		return nil, wire.Refuse(wire.CodeMissingField, "post", "the field is missing")
@@ -41,15 +43,26 @@ func (p *procedures) explain(ctx context.Context, k *wire.Call, in *incoming[pb.
 	res := &pb.ExplainResponse{
 		Dropped: e.Dropped, Degraded: degradedOf(e.Degraded),
 		Page: &pb.Page{
-			Number: e.Page.Number, Sequence: e.Page.Sequence, Keys: uint64(e.Page.Keys), Bytes: uint64(e.Page.Bytes),
+			Number:            e.Page.Number,
+			Sequence:          e.Page.Sequence,
+			Keys:              uint64(e.Page.Keys),
+			Bytes:             uint64(e.Page.Bytes),
 			FalsePositiveRate: e.Page.FalsePositiveRate,
 		},
 	}
 	for _, r := range e.Reasons {
 		res.Reasons = append(res.Reasons, &pb.Reason{
-			Kind: r.Kind.Name, Effect: r.Kind.Effect.String(), Actor: r.Actor, Target: r.Target, Direction: operations.Direction(r.Direction),
-			Certainty: r.Certainty.String(), Since: stamp(r.Since), Until: stamp(r.Until), Parts: r.Parts,
-			OverruledBy: r.OverruledBy, List: r.List,
+			Kind:        r.Kind.Name,
+			Effect:      r.Kind.Effect.String(),
+			Actor:       r.Actor,
+			Target:      r.Target,
+			Direction:   operations.Direction(r.Direction),
+			Certainty:   r.Certainty.String(),
+			Since:       stamp(r.Since),
+			Until:       stamp(r.Until),
+			Parts:       r.Parts,
+			OverruledBy: r.OverruledBy,
+			List:        r.List,
 		})
 	}
 	return res, nil
@@ -64,7 +77,9 @@ func stamp(t time.Time) *timestamppb.Timestamp {
 }
 
 // record records or undoes one activity.
-func (p *procedures) record(ctx context.Context, k *wire.Call, in *incoming[pb.RecordRequest]) (*pb.RecordResponse, error) {
+func (p *procedures) record(
+	ctx context.Context, k *wire.Call, in *incoming[pb.RecordRequest],
+) (*pb.RecordResponse, error) {
 	m := &in.message
 	kind, err := p.kindOf(m, true)
 	if err != nil {
@@ -84,13 +99,17 @@ func (p *procedures) record(ctx context.Context, k *wire.Call, in *incoming[pb.R
 }
 
 // recordPosts records posts of a kind with a window.
-func (p *procedures) recordPosts(ctx context.Context, k *wire.Call, in *incoming[pb.RecordPostsRequest]) (*pb.RecordPostsResponse, error) {
+func (p *procedures) recordPosts(
+	ctx context.Context, k *wire.Call, in *incoming[pb.RecordPostsRequest],
+) (*pb.RecordPostsResponse, error) {
 	m := &in.message
 	kind, err := p.kindOf(m, false)
 	if err != nil {
 		return nil, err
 	}
-	recorded, err := p.operations.RecordWindow(ctx, k, m.GetUser(), kind, append([]string{}, m.GetPosts()...))
+	recorded, err := p.operations.RecordWindow(
+		ctx, k, m.GetUser(), kind, append([]string{}, m.GetPosts()...),
+	)
 	if err != nil {
 		return nil, err
 	}
@@ -98,9 +117,12 @@ func (p *procedures) recordPosts(ctx context.Context, k *wire.Call, in *incoming
 }
 
 // recordBatch records and undoes many activities. If one is invalid, it changes nothing.
-func (p *procedures) recordBatch(ctx context.Context, k *wire.Call, in *incoming[pb.RecordBatchRequest]) (*pb.RecordBatchResponse, error) {
+func (p *procedures) recordBatch(
+	ctx context.Context, k *wire.Call, in *incoming[pb.RecordBatchRequest],
+) (*pb.RecordBatchResponse, error) {
 	asked := in.message.GetActivities()
-	results, err := p.operations.RecordBatch(ctx, k, len(asked), func(i int) (activity.Activity, error) { return activityOf(asked[i]) })
+	read := func(i int) (activity.Activity, error) { return activityOf(asked[i]) }
+	results, err := p.operations.RecordBatch(ctx, k, len(asked), read)
 	if err != nil {
 		return nil, err
 	}
@@ -109,7 +131,9 @@ func (p *procedures) recordBatch(ctx context.Context, k *wire.Call, in *incoming
 
 // list answers with one part of the list of a user's activities of one kind, or of those of others
 // with the user.
-func (p *procedures) list(ctx context.Context, k *wire.Call, in *incoming[pb.ListRequest]) (*pb.ListResponse, error) {
+func (p *procedures) list(
+	ctx context.Context, k *wire.Call, in *incoming[pb.ListRequest],
+) (*pb.ListResponse, error) {
 	m := &in.message
 	kind, err := p.kindOf(m, true)
 	if err != nil {
@@ -135,13 +159,20 @@ func (p *procedures) list(ctx context.Context, k *wire.Call, in *incoming[pb.Lis
 	}
 	res := &pb.ListResponse{Items: make([]*pb.Item, len(listing.Items)), Next: listing.Next}
 	for i, item := range listing.Items {
-		res.Items[i] = &pb.Item{User: item.User, Target: item.Target, Since: stamp(item.Since), Until: stamp(item.Until)}
+		res.Items[i] = &pb.Item{
+			User:   item.User,
+			Target: item.Target,
+			Since:  stamp(item.Since),
+			Until:  stamp(item.Until),
+		}
 	}
 	return res, nil
 }
 
 // count answers how many activities of each kind a user has.
-func (p *procedures) count(ctx context.Context, k *wire.Call, in *incoming[pb.CountRequest]) (*pb.CountResponse, error) {
+func (p *procedures) count(
+	ctx context.Context, k *wire.Call, in *incoming[pb.CountRequest],
+) (*pb.CountResponse, error) {
 	user := in.message.GetUser()
 	if err := activity.CheckID(user, "user"); err != nil {
 		return nil, err
@@ -172,21 +203,36 @@ func (p *procedures) kindOf(m interface {
 	k, ok := p.operations.Activities.Kinds().Named(m.GetPlural())
 	switch {
 	case !ok:
-		return k, wire.Refuse(activity.CodeUnknownKind, "kind", fmt.Sprintf("there is no kind %q", m.GetPlural()))
+		return k, wire.Refuse(
+			activity.CodeUnknownKind, "kind", fmt.Sprintf("there is no kind %q", m.GetPlural()),
+		)
 	case k.InLedger() == inLedger:
 		return k, nil
 	case inLedger:
-		return k, wire.Refuse(activity.CodeUnsupportedOp, "kind", fmt.Sprintf("not supported for %q, a kind with a window", k.Name))
+		return k, wire.Refuse(
+			activity.CodeUnsupportedOp, "kind",
+			fmt.Sprintf("not supported for %q, a kind with a window", k.Name),
+		)
 	default:
-		return k, wire.Refuse(activity.CodeUnsupportedOp, "kind", fmt.Sprintf("not supported for %q, a kind without a window", k.Name))
+		return k, wire.Refuse(
+			activity.CodeUnsupportedOp, "kind",
+			fmt.Sprintf("not supported for %q, a kind without a window", k.Name),
+		)
 	}
 }
 
 // activityOf returns the activity of a message, or an error if the message is not of the right
 // form.
 func activityOf(m *pb.Activity) (activity.Activity, error) {
-	a := activity.Activity{User: m.GetUser(), Kind: m.GetKind(), Target: m.GetTarget(), Remove: m.GetOp() == pb.Op_OP_REMOVE}
-	err := operations.CheckLine(m.GetKind(), opName(m.GetOp()), m.GetSince() != nil, m.GetUntil() != nil)
+	a := activity.Activity{
+		User:   m.GetUser(),
+		Kind:   m.GetKind(),
+		Target: m.GetTarget(),
+		Remove: m.GetOp() == pb.Op_OP_REMOVE,
+	}
+	err := operations.CheckLine(
+		m.GetKind(), opName(m.GetOp()), m.GetSince() != nil, m.GetUntil() != nil,
+	)
 	if err == nil && m.GetSince() != nil {
 		a.Since, err = timeOf(operations.FieldSince, m.GetSince())
 	}
@@ -214,7 +260,9 @@ func opName(op pb.Op) string {
 // timeOf returns the time of a message, truncated to microseconds.
 func timeOf(field string, t *timestamppb.Timestamp) (time.Time, error) {
 	if err := t.CheckValid(); err != nil {
-		return time.Time{}, wire.Refuse(activity.CodeOutOfRange, field, "not a time of the years 1 to 9999")
+		return time.Time{}, wire.Refuse(
+			activity.CodeOutOfRange, field, "not a time of the years 1 to 9999",
+		)
 	}
 	return t.AsTime().Truncate(time.Microsecond), nil
 }
@@ -264,7 +312,9 @@ func (p *procedures) recordStream() wire.Handler {
 }
 
 // recordMessages records the activities of a stream, message by message, until the stream ends.
-func (p *procedures) recordMessages(ctx context.Context, r *request, messages *streamMessages) error {
+func (p *procedures) recordMessages(
+	ctx context.Context, r *request, messages *streamMessages,
+) error {
 	conn := wire.NewStreamConn(r.call, p.limits.Idle)
 	defer conn.Release()
 	for {
@@ -280,20 +330,23 @@ func (p *procedures) recordMessages(ctx context.Context, r *request, messages *s
 		case in.err != nil:
 			return in.err
 		}
-		if err := operations.CheckBatch(len(in.message.GetActivities()), operations.MaxChunk); err != nil {
+		activities := in.message.GetActivities()
+		if err := operations.CheckBatch(len(activities), operations.MaxChunk); err != nil {
 			return err
 		}
 		chunk := p.operations.NewChunk()
-		for _, one := range in.message.GetActivities() {
+		for _, one := range activities {
 			chunk.Add(activityOf(one))
 		}
-		if err := p.operations.RecordChunk(r.call, chunk); err != nil { //nolint:contextcheck // the call has the request's
+		//nolint:contextcheck // the call has the request's
+		if err := p.operations.RecordChunk(r.call, chunk); err != nil {
 			return err
 		}
 		if err := conn.ExpectWrite(); err != nil {
 			return err
 		}
-		if err := messages.Send(&pb.RecordStreamResponse{Results: resultMessages(chunk.Results)}); err != nil {
+		answer := &pb.RecordStreamResponse{Results: resultMessages(chunk.Results)}
+		if err := messages.Send(answer); err != nil {
 			return fmt.Errorf("answer messages: %w: %w", wire.ErrGone, err)
 		}
 		r.messages.Release()

@@ -50,7 +50,9 @@ func begin(ctx context.Context) *request {
 
 // unary returns the route of a procedure with one request and one answer.
 func unary[Req, Res any](
-	p *procedures, path string, do func(ctx context.Context, k *wire.Call, req *Req) (*Res, error), scopes []access.Scope, audit wire.Audit,
+	p *procedures, path string, do func(
+		ctx context.Context, k *wire.Call, req *Req,
+	) (*Res, error), scopes []access.Scope, audit wire.Audit,
 ) wire.Route {
 	handler := connect.NewUnaryHandlerSimple(path, func(ctx context.Context, req *Req) (*Res, error) {
 		k := begin(ctx).call
@@ -61,22 +63,29 @@ func unary[Req, Res any](
 		defer done()
 		res, err := do(work, k, req)
 		if err != nil {
-			return nil, p.problem(k, atDeadline(ctx, err)) //nolint:contextcheck // the call has the request's
+			//nolint:contextcheck // the call has the request's
+			return nil, p.problem(k, atDeadline(ctx, err))
 		}
 		return res, nil
 	}, connect.WithCodec(codec{}), withoutGzip())
-	return wire.Route{Method: http.MethodPost, Path: path, Scopes: scopes, Audit: audit, Handle: func(k *wire.Call) error {
-		if _, err := wire.Query(k); err != nil {
-			return err
-		}
-		body, release, err := p.holdMessage(k)
-		if err != nil {
-			return err
-		}
-		defer release()
-		serve(&request{call: k, body: body}, handler)
-		return nil
-	}}
+	return wire.Route{
+		Method: http.MethodPost,
+		Path:   path,
+		Scopes: scopes,
+		Audit:  audit,
+		Handle: func(k *wire.Call) error {
+			if _, err := wire.Query(k); err != nil {
+				return err
+			}
+			body, release, err := p.holdMessage(k)
+			if err != nil {
+				return err
+			}
+			defer release()
+			serve(&request{call: k, body: body}, handler)
+			return nil
+		},
+	}
 }
 
 // serve calls the handler of a procedure. Connect itself answers a request that fails before the
@@ -108,7 +117,8 @@ func serve(of *request, handler http.Handler) {
 func endedAtDeadline(k *wire.Call) bool {
 	const exceeded = "4" // as gRPC writes connect.CodeDeadlineExceeded
 	res := k.Response()
-	return res.Status == http.StatusGatewayTimeout || res.Header().Get(http.TrailerPrefix+"Grpc-Status") == exceeded
+	return res.Status == http.StatusGatewayTimeout ||
+		res.Header().Get(http.TrailerPrefix+"Grpc-Status") == exceeded
 }
 
 // untilDeadline returns the context for the work of a call. from is connect's context, with the
@@ -118,7 +128,9 @@ func endedAtDeadline(k *wire.Call) bool {
 // client's short deadline as a failure of their own. Five failures open the circuit breaker of a
 // Redis node. A command that Redis is executing ends with its own timeout, as after a client that
 // left.
-func untilDeadline(from context.Context, k *wire.Call) (work context.Context, done context.CancelFunc) {
+func untilDeadline(
+	from context.Context, k *wire.Call,
+) (work context.Context, done context.CancelFunc) {
 	if _, ok := from.Deadline(); !ok {
 		return from, func() {}
 	}
@@ -132,7 +144,8 @@ func untilDeadline(from context.Context, k *wire.Call) (work context.Context, do
 
 // atDeadline returns err, with wire.ErrDeadline around it if the client's deadline ended the call.
 func atDeadline(from context.Context, err error) error {
-	if errors.Is(from.Err(), context.DeadlineExceeded) && wire.Describe(err).Code == wire.CodeUnavailable {
+	if errors.Is(from.Err(), context.DeadlineExceeded) &&
+		wire.Describe(err).Code == wire.CodeUnavailable {
 		return fmt.Errorf("%w: %w", wire.ErrDeadline, err)
 	}
 	return err

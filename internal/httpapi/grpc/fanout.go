@@ -33,7 +33,9 @@ func (m *fanoutMessage) decode(in *wire.Buffer) (*pb.FanoutRequest, error) {
 }
 
 // fanout answers which of the viewers must not get a new post.
-func (p *procedures) fanout(ctx context.Context, k *wire.Call, in *fanoutMessage) (*pb.FanoutResponse, error) {
+func (p *procedures) fanout(
+	ctx context.Context, k *wire.Call, in *fanoutMessage,
+) (*pb.FanoutResponse, error) {
 	memory := p.buffers.Get()
 	defer p.buffers.Put(memory)
 	m, err := in.decode(memory)

@@ -17,7 +17,9 @@ type feedMessage struct{ text string }
 func (m *feedMessage) read(data []byte) { m.text = string(data) }
 
 // filter answers which of the posts the viewer sees.
-func (p *procedures) filter(ctx context.Context, k *wire.Call, m *feedMessage) (answer *pb.FilterResponse, err error) {
+func (p *procedures) filter(
+	ctx context.Context, k *wire.Call, m *feedMessage,
+) (answer *pb.FilterResponse, err error) {
 	in := p.buffers.Get()
 	defer p.buffers.Put(in)
 	req, dropped, err := m.decode(in)
@@ -52,7 +54,8 @@ func (m *feedMessage) decode(in *wire.Buffer) (feed.Request, bool, error) {
 		return true, ok
 	})
 	if !ok { // the generated code reads the whole message
-		rest, authors, in.Posts, in.Actors, in.ActorRoles = []byte(m.text), 0, in.Posts[:0], in.Actors[:0], in.ActorRoles[:0]
+		rest, authors = []byte(m.text), 0
+		in.Posts, in.Actors, in.ActorRoles = in.Posts[:0], in.Actors[:0], in.ActorRoles[:0]
 	}
 	message := &pb.FilterRequest{Actors: in.Actors, ActorRoles: in.ActorRoles}
 	err := readMessage(rest, message)
@@ -114,18 +117,23 @@ func feedRequest(m *pb.FilterRequest, posts []feed.Post) (feed.Request, bool, er
 	if m.GetKinds() != nil {
 		req.Kinds = append([]string{}, m.GetKinds().GetNames()...)
 	}
-	if err := placeActors(req.Posts, m.GetActors(), m.GetActorRoles(), m.GetActorPosts()); err != nil {
+	err = placeActors(req.Posts, m.GetActors(), m.GetActorRoles(), m.GetActorPosts())
+	if err != nil {
 		return feed.Request{}, false, err
 	}
 	related := m.GetRelated()
-	if err := placeIDs(req.Posts, related, m.GetRelatedPosts(), "related_posts", func(p *feed.Post, from, to int) error {
+	relate := func(p *feed.Post, from, to int) error {
 		p.Related = related[from:to:to]
 		return nil
-	}); err != nil {
+	}
+	err = placeIDs(req.Posts, related, m.GetRelatedPosts(), "related_posts", relate)
+	if err != nil {
 		return feed.Request{}, false, err
 	}
 	for i, f := range m.GetFacets() {
-		if err := placeFacet(req.Posts, fmt.Sprintf("facets[%d]", i), f.GetName(), f.GetIds(), f.GetPosts()); err != nil {
+		field := fmt.Sprintf("facets[%d]", i)
+		err := placeFacet(req.Posts, field, f.GetName(), f.GetIds(), f.GetPosts())
+		if err != nil {
 			return feed.Request{}, false, err
 		}
 	}
@@ -154,8 +162,8 @@ func feedAnswer(a feed.Answer, req feed.Request, dropped bool) *pb.FilterRespons
 	m.Dropped = make([]*pb.Dropped, len(a.Dropped))
 	for i, d := range a.Dropped {
 		one := &all[i]
-		one.Index, one.Kind, one.Actor, one.Target, one.List = uint32(d.At), d.Kind, d.Actor, d.Target, d.List
-		one.Unconfirmed = d.Unconfirmed
+		one.Index, one.Kind, one.Unconfirmed = uint32(d.At), d.Kind, d.Unconfirmed
+		one.Actor, one.Target, one.List = d.Actor, d.Target, d.List
 		m.Dropped[i] = one
 	}
 	for i, kind := range req.Annotate {

@@ -41,7 +41,11 @@ type procedures struct {
 // New returns the handler of the procedures.
 func New(o *operations.Operations) Handler {
 	p := newProcedures(o)
-	return Handler{Routes: append(p.standardRoutes(), p.routes()...), Fail: p.fail, EndWatches: p.watches.end}
+	return Handler{
+		Routes:     append(p.standardRoutes(), p.routes()...),
+		Fail:       p.fail,
+		EndWatches: p.watches.end,
+	}
 }
 
 func newProcedures(o *operations.Operations) *procedures {
@@ -56,12 +60,17 @@ func (p *procedures) routes() []wire.Route {
 	o := p.operations
 	list := unary(p, feedfilterv1connect.ActivityServiceListProcedure, p.list, read, wire.AuditReads)
 	list.Handle = o.WithLedger("a list", list.Handle)
-	count := unary(p, feedfilterv1connect.ActivityServiceCountProcedure, p.count, read, wire.AuditReads)
+	count := unary(
+		p, feedfilterv1connect.ActivityServiceCountProcedure, p.count, read, wire.AuditReads,
+	)
 	count.Handle = o.WithLedger("a count", count.Handle)
 	return []wire.Route{
 		list, count,
 		unary(p, feedfilterv1connect.FeedServiceFilterProcedure, p.filter, read, 0),
-		unary(p, feedfilterv1connect.FeedServiceExplainProcedure, p.explain, []access.Scope{access.FeedRead, access.OpsRead}, wire.AuditAlways),
+		unary(
+			p, feedfilterv1connect.FeedServiceExplainProcedure, p.explain,
+			[]access.Scope{access.FeedRead, access.OpsRead}, wire.AuditAlways,
+		),
 		unary(p, feedfilterv1connect.FeedServiceFanoutProcedure, p.fanout, read, wire.AuditReads),
 		unary(p, feedfilterv1connect.ActivityServiceRecordProcedure, p.record, write, 0),
 		unary(p, feedfilterv1connect.ActivityServiceRecordPostsProcedure, p.recordPosts, write, 0),
@@ -77,7 +86,10 @@ func (p *procedures) routes() []wire.Route {
 // reflection.
 func (p *procedures) standardRoutes() []wire.Route {
 	options := []connect.HandlerOption{connect.WithReadMaxBytes(maxReflection), withoutGzip()}
-	names := []string{feedfilterv1connect.FeedServiceName, feedfilterv1connect.ActivityServiceName, grpchealth.HealthV1ServiceName}
+	names := []string{
+		feedfilterv1connect.FeedServiceName, feedfilterv1connect.ActivityServiceName,
+		grpchealth.HealthV1ServiceName,
+	}
 	reflector := grpcreflect.NewStaticReflector(names...)
 	checker := healthChecker{p.operations.Health, names}
 	health, healthHandler := grpchealth.NewHandler(checker, options...) // it does not implement Watch

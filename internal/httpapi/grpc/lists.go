@@ -26,7 +26,9 @@ const (
 // takes the values that follow, with the methods of the reader. So the strings of long lists share
 // the memory of text. The generated code would allocate each of them, which takes longer than the
 // answer. splitLists reports false for an invalid or an unusual message, or if add reports false.
-func splitLists(text string, add func(r *messageReader, field uint64, s string) (took, ok bool)) (rest []byte, ok bool) {
+func splitLists(
+	text string, add func(r *messageReader, field uint64, s string) (took, ok bool),
+) (rest []byte, ok bool) {
 	for r := (messageReader{text: text}); r.at < len(text); {
 		from := r.at
 		tag, ok := r.number()
@@ -117,7 +119,8 @@ func (r *messageReader) bytes() (string, bool) {
 // listLengths has the lengths of the lists in a message, by the numbers of their fields.
 type listLengths struct {
 	lengths map[protowire.Number]int
-	within  map[protowire.Number]*listLengths // of fields that hold one message, which may come in parts
+	// of fields that hold one message, which may come in parts
+	within map[protowire.Number]*listLengths
 }
 
 // check adds an encoded part of a message to the lengths, and returns an error if one exceeds
@@ -194,7 +197,8 @@ func maxListed(f protoreflect.FieldDescriptor, kind protowire.Type) int {
 	switch f.FullName() {
 	case "feedfilter.v1.FilterRequest.posts", "feedfilter.v1.FilterRequest.authors":
 		return feed.MaxPosts
-	case "feedfilter.v1.FilterRequest.actors", "feedfilter.v1.FilterRequest.actor_roles", "feedfilter.v1.FilterRequest.related",
+	case "feedfilter.v1.FilterRequest.actors", "feedfilter.v1.FilterRequest.actor_roles",
+		"feedfilter.v1.FilterRequest.related",
 		"feedfilter.v1.Facet.ids":
 		return feed.MaxIDs
 	case "feedfilter.v1.FanoutRequest.viewers":

@@ -26,7 +26,8 @@ var errUnknownService = errors.New("unknown service")
 // because JSON has its own routes.
 func messageTypes() []string {
 	return []string{
-		"application/grpc", "application/grpc+proto", "application/grpc-web", "application/grpc-web+proto", "application/proto",
+		"application/grpc", "application/grpc+proto", "application/grpc-web",
+		"application/grpc-web+proto", "application/proto",
 	}
 }
 
@@ -40,7 +41,9 @@ func streamTypes() []string {
 func messageType(r *http.Request, wanted []string) (string, error) {
 	for _, header := range []string{"Grpc-Encoding", "Connect-Content-Encoding"} {
 		if encoding := r.Header.Get(header); encoding != "" && encoding != "identity" {
-			return "", wire.Refuse(wire.CodeUnsupportedMediaType, "", "compressed messages are not supported")
+			return "", wire.Refuse(
+				wire.CodeUnsupportedMediaType, "", "compressed messages are not supported",
+			)
 		}
 	}
 	return wire.MediaType(r, wanted...)
@@ -62,7 +65,8 @@ func (p *procedures) holdMessage(k *wire.Call) (body io.ReadCloser, release func
 		if _, err := io.ReadFull(r.Body, envelope[:]); err != nil {
 			return nil, nil, wire.Unreadable(err)
 		}
-		head, limit, length = envelope[:], limit+envelopeBytes, int64(binary.BigEndian.Uint32(envelope[1:]))
+		head, limit = envelope[:], limit+envelopeBytes
+		length = int64(binary.BigEndian.Uint32(envelope[1:]))
 	}
 	if length > p.limits.MaxBody {
 		wire.LeaveBody(k)
@@ -71,7 +75,11 @@ func (p *procedures) holdMessage(k *wire.Call) (body io.ReadCloser, release func
 	// MaxBytesReader needs net/http's own writer to close the connection at the limit.
 	rest := p.limits.Hold(k, http.MaxBytesReader(k.Response().Writer, r.Body, limit-int64(len(head))))
 	return &messageBody{
-		Reader: io.MultiReader(bytes.NewReader(head), rest), Closer: rest, of: p, call: k, limit: p.limits.MaxBody,
+		Reader: io.MultiReader(bytes.NewReader(head), rest),
+		Closer: rest,
+		of:     p,
+		call:   k,
+		limit:  p.limits.MaxBody,
 	}, rest.Release, nil
 }
 
@@ -164,7 +172,11 @@ func readMessage(data []byte, into proto.Message) error {
 // detailOf returns a problem as a message.
 func detailOf(p wire.Problem) *pb.ErrorDetail {
 	return &pb.ErrorDetail{
-		Code: p.Code, Message: p.Message, Field: p.Field, Limit: p.Limit, HttpStatus: uint32(p.Status()),
+		Code:       p.Code,
+		Message:    p.Message,
+		Field:      p.Field,
+		Limit:      p.Limit,
+		HttpStatus: uint32(p.Status()),
 	}
 }
 
@@ -199,7 +211,8 @@ func (p *procedures) problem(k *wire.Call, err error) *connect.Error {
 	k.Failed = err
 	told := p.operations.Reports.Tell(k, err)
 	e := connect.NewError(connectCode(told.Status()), errors.New(told.Message))
-	if detail, err := connect.NewErrorDetail(detailOf(told)); err == nil { // it never fails: the text is valid UTF-8
+	// it never fails: the text is valid UTF-8
+	if detail, err := connect.NewErrorDetail(detailOf(told)); err == nil {
 		e.AddDetail(detail)
 	}
 	return e
@@ -207,7 +220,8 @@ func (p *procedures) problem(k *wire.Call, err error) *connect.Error {
 
 // fail answers a request whose procedure has not begun with err, in the client's protocol.
 func (p *procedures) fail(k *wire.Call, err error) {
-	if _, unknown := wire.MediaType(k.Request(), append(messageTypes(), streamTypes()...)...); unknown != nil {
+	_, unknown := wire.MediaType(k.Request(), append(messageTypes(), streamTypes()...)...)
+	if unknown != nil {
 		p.operations.Reports.Answer(k, err) // the client does not speak gRPC or Connect
 	} else if err := p.errors.Write(k.Response(), k.Request(), p.problem(k, err)); err != nil {
 		p.operations.Reports.NotSent(k, err)

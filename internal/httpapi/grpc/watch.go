@@ -74,7 +74,9 @@ type watchAnswer struct{ status grpchealth.Status }
 
 // appendTo implements appender.
 func (m *watchAnswer) appendTo(dst []byte) []byte {
-	return protowire.AppendVarint(protowire.AppendTag(dst, fieldStatus, protowire.VarintType), uint64(m.status))
+	return protowire.AppendVarint(
+		protowire.AppendTag(dst, fieldStatus, protowire.VarintType), uint64(m.status),
+	)
 }
 
 // watchStream is the answer to a watch.
@@ -101,7 +103,9 @@ func (p *procedures) watchProcedure(procedure string, health healthChecker) wire
 }
 
 // watch sends the status until the client leaves or the service shuts down.
-func (p *procedures) watch(ctx context.Context, k *wire.Call, known bool, stream *watchStream) error {
+func (p *procedures) watch(
+	ctx context.Context, k *wire.Call, known bool, stream *watchStream,
+) error {
 	conn := wire.NewStreamConn(k, p.limits.Idle)
 	defer conn.Release()
 	sent := grpchealth.StatusUnknown // no service has this status
@@ -165,7 +169,9 @@ type healthChecker struct {
 }
 
 // Check implements [grpchealth.Checker].
-func (h healthChecker) Check(ctx context.Context, req *grpchealth.CheckRequest) (*grpchealth.CheckResponse, error) {
+func (h healthChecker) Check(
+	ctx context.Context, req *grpchealth.CheckRequest,
+) (*grpchealth.CheckResponse, error) {
 	if !h.has(req.Service) {
 		return nil, connect.NewError(connect.CodeNotFound, errUnknownService)
 	}

@@ -86,7 +86,9 @@ func namesHost(names []string, header string) bool {
 	if h, _, err := net.SplitHostPort(header); err == nil {
 		host = h
 	}
-	if host == "" || slices.ContainsFunc(names, func(n string) bool { return strings.EqualFold(n, host) }) {
+	if host == "" || slices.ContainsFunc(names, func(n string) bool {
+		return strings.EqualFold(n, host)
+	}) {
 		return true
 	}
 	_, err := netip.ParseAddr(strings.TrimSuffix(strings.TrimPrefix(host, "["), "]"))
@@ -148,7 +150,10 @@ func unauthenticated(err error) error {
 		challenge += `, error="invalid_token"`
 	}
 	return &wire.RefusedError{
-		Problem: wire.Problem{Code: wire.CodeUnauthenticated, Message: err.Error()}, Challenge: challenge,
+		Problem: wire.Problem{
+			Code:    wire.CodeUnauthenticated,
+			Message: err.Error(),
+		}, Challenge: challenge,
 	}
 }
 
@@ -164,9 +169,12 @@ func Allowed(token *access.Token, field string, oneOf ...access.Scope) error {
 	}
 	return &wire.RefusedError{
 		Problem: wire.Problem{
-			Code: wire.CodeForbidden, Field: field, Message: "the token lacks the required scope: " + strings.Join(names, " or "),
+			Code:    wire.CodeForbidden,
+			Field:   field,
+			Message: "the token lacks the required scope: " + strings.Join(names, " or "),
 		},
-		Challenge: `Bearer realm="feedfilter", error="insufficient_scope", scope="` + strings.Join(names, " ") + `"`,
+		Challenge: `Bearer realm="feedfilter", error="insufficient_scope", scope="` +
+			strings.Join(names, " ") + `"`,
 	}
 }
 

@@ -14,8 +14,11 @@ import (
 func (a *Access) MayAudit() error {
 	if err := a.Audit.Check(); err != nil {
 		return &wire.RefusedError{
-			Problem: wire.Problem{Code: wire.CodeAuditUnavailable, Message: err.Error() + ": request not processed, retry"},
-			After:   time.Second,
+			Problem: wire.Problem{
+				Code:    wire.CodeAuditUnavailable,
+				Message: err.Error() + ": request not processed, retry",
+			},
+			After: time.Second,
 		}
 	}
 	return nil
@@ -42,7 +45,9 @@ func (a *Access) WriteAudit(k *wire.Call, status int, suppressed uint64, loud bo
 	}
 	attrs = append(attrs, k.AuditAttrs(a.IDs.Hash)...)
 	if refused != nil {
-		attrs = append(attrs, slog.String("reason", refused.Message), slog.Uint64("suppressed", suppressed))
+		attrs = append(
+			attrs, slog.String("reason", refused.Message), slog.Uint64("suppressed", suppressed),
+		)
 	}
 	if refused != nil {
 		a.Audit.LogRefused(r.Context(), attrs...)

@@ -53,7 +53,9 @@ func (l *Limits) ReadBody(k *wire.Call, read func(body io.Reader) error) (done f
 	return l.readUpTo(k, l.MaxBody, read)
 }
 
-func (l *Limits) readUpTo(k *wire.Call, most int64, read func(body io.Reader) error) (done func(), err error) {
+func (l *Limits) readUpTo(
+	k *wire.Call, most int64, read func(body io.Reader) error,
+) (done func(), err error) {
 	r := k.Request()
 	if _, err := wire.MediaType(r, wire.TypeJSON); err != nil {
 		return nil, err
@@ -79,14 +81,18 @@ func (l *Limits) readUpTo(k *wire.Call, most int64, read func(body io.Reader) er
 // Requested returns the handler of a call with a JSON body of the type T, which is read with the
 // options. user is the one in the path, if it has one.
 func Requested[T any](
-	l *Limits, strict json.Options, do func(ctx context.Context, k *wire.Call, user string, req T) (any, error),
+	l *Limits, strict json.Options, do func(
+		ctx context.Context, k *wire.Call, user string, req T,
+	) (any, error),
 ) wire.Handler {
 	return RequestedUpTo(l, l.MaxBody, strict, do)
 }
 
 // RequestedUpTo is Requested for a call with another limit of the body's length, in bytes.
 func RequestedUpTo[T any](
-	l *Limits, most int64, strict json.Options, do func(ctx context.Context, k *wire.Call, user string, req T) (any, error),
+	l *Limits, most int64, strict json.Options, do func(
+		ctx context.Context, k *wire.Call, user string, req T,
+	) (any, error),
 ) wire.Handler {
 	return func(k *wire.Call) error {
 		if _, err := wire.Query(k); err != nil {
@@ -100,7 +106,9 @@ func RequestedUpTo[T any](
 			}
 		}
 		var req T
-		done, err := l.readUpTo(k, most, func(body io.Reader) error { return wire.ExplainJSON(json.UnmarshalRead(body, &req, strict)) })
+		done, err := l.readUpTo(k, most, func(body io.Reader) error {
+			return wire.ExplainJSON(json.UnmarshalRead(body, &req, strict))
+		})
 		if err != nil {
 			return err
 		}

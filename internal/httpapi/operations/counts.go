@@ -43,7 +43,8 @@ func (c *FeedCounts) count(a feed.Answer) {
 	c.answered.Add(1)
 	c.kept.Add(uint64(len(a.Kept)))
 	for _, d := range a.Dropped {
-		if n := c.dropped[d.Kind]; n != nil { // a feed drops a repeated post under a kind that annotates
+		// a feed drops a repeated post under a kind that annotates
+		if n := c.dropped[d.Kind]; n != nil {
 			n.Add(1)
 		}
 	}
@@ -57,5 +58,10 @@ func (c *FeedCounts) count(a feed.Answer) {
 
 // Stats returns the counts.
 func (c *FeedCounts) Stats() metrics.Feeds {
-	return metrics.Feeds{Answered: c.answered.Load(), Kept: c.kept.Load(), Dropped: c.dropped.read(), Degraded: c.degraded.read()}
+	return metrics.Feeds{
+		Answered: c.answered.Load(),
+		Kept:     c.kept.Load(),
+		Dropped:  c.dropped.read(),
+		Degraded: c.degraded.read(),
+	}
 }

@@ -86,7 +86,9 @@ func (o *Operations) WithLedger(call string, handle wire.Handler) wire.Handler {
 
 // Feed filters a feed, and calls answer with the result, which it has counted. A share of the feeds
 // is compared with the ledger after that.
-func (o *Operations) Feed(ctx context.Context, k *wire.Call, req feed.Request, answer func(*feed.Checked) error) error {
+func (o *Operations) Feed(
+	ctx context.Context, k *wire.Call, req feed.Request, answer func(*feed.Checked) error,
+) error {
 	if req.RecordSeen && k.Token != nil {
 		if err := limits.Allowed(k.Token, "record_seen", access.ActivityWrite); err != nil {
 			return err
@@ -111,7 +113,9 @@ func (o *Operations) Feed(ctx context.Context, k *wire.Call, req feed.Request, a
 	return err
 }
 
-func (o *Operations) check(ctx context.Context, k *wire.Call, req feed.Request) (*feed.Checked, *sampler.Sampled, error) {
+func (o *Operations) check(
+	ctx context.Context, k *wire.Call, req feed.Request,
+) (*feed.Checked, *sampler.Sampled, error) {
 	ctx, done, err := o.Limits.OnProcessor(ctx)
 	if err != nil {
 		return nil, nil, err
@@ -160,7 +164,9 @@ func noteSeen(k *wire.Call, viewer string, answer feed.Answer) {
 }
 
 // Fanout checks a post's viewers, if the rate of its author allows it.
-func (o *Operations) Fanout(ctx context.Context, k *wire.Call, req feed.FanoutRequest) (feed.FanoutAnswer, error) {
+func (o *Operations) Fanout(
+	ctx context.Context, k *wire.Call, req feed.FanoutRequest,
+) (feed.FanoutAnswer, error) {
 	k.Note("fanout", "", req.Post.Author, req.Post.ID)
 	if err := o.Access.UserMay(req.Post.Author, 1+len(req.Post.Actors)); err != nil {
 		return feed.FanoutAnswer{}, err
@@ -175,7 +181,12 @@ func (o *Operations) Fanout(ctx context.Context, k *wire.Call, req feed.FanoutRe
 
 // Explain explains a post, if the rate of the viewer allows it.
 func (o *Operations) Explain(
-	ctx context.Context, k *wire.Call, viewer string, p feed.Post, lists []string, want activity.Freshness,
+	ctx context.Context,
+	k *wire.Call,
+	viewer string,
+	p feed.Post,
+	lists []string,
+	want activity.Freshness,
 ) (feed.Explanation, error) {
 	if err := o.Access.UserMay(viewer, 1+len(lists)); err != nil {
 		return feed.Explanation{}, err
@@ -210,7 +221,9 @@ func (o *Operations) Incoming(
 }
 
 // Get returns a user's activity of kind k with a target; nil: there is none.
-func (o *Operations) Get(ctx context.Context, of *wire.Call, user string, k activity.Kind, target string) (*activity.Item, error) {
+func (o *Operations) Get(
+	ctx context.Context, of *wire.Call, user string, k activity.Kind, target string,
+) (*activity.Item, error) {
 	of.Note("get", k.Name, user, target)
 	ctx, cancel := o.Limits.Bound(ctx)
 	defer cancel()
@@ -218,7 +231,9 @@ func (o *Operations) Get(ctx context.Context, of *wire.Call, user string, k acti
 }
 
 // Counts returns the number of activities of a user, by kind.
-func (o *Operations) Counts(ctx context.Context, k *wire.Call, user string) (map[string]int, error) {
+func (o *Operations) Counts(
+	ctx context.Context, k *wire.Call, user string,
+) (map[string]int, error) {
 	k.Note("count", "", user, "")
 	ctx, cancel := o.Limits.Bound(ctx)
 	defer cancel()

@@ -50,11 +50,17 @@ func CheckLine(kind, op string, since, until bool) error {
 	case op == "":
 		return wire.Refuse(wire.CodeMissingField, "op", "the op is empty or missing")
 	case op != OpAdd && op != OpRemove:
-		return wire.Refuse(wire.CodeUnknownOp, "op", fmt.Sprintf("%q is neither add nor remove", wire.Clip(op)))
+		return wire.Refuse(
+			wire.CodeUnknownOp, "op", fmt.Sprintf("%q is neither add nor remove", wire.Clip(op)),
+		)
 	case until && op == OpRemove:
-		return wire.Refuse(wire.CodeUnknownField, FieldUntil, "only an activity that is added may have an end")
+		return wire.Refuse(
+			wire.CodeUnknownField, FieldUntil, "only an activity that is added may have an end",
+		)
 	case since && op == OpRemove:
-		return wire.Refuse(wire.CodeUnknownField, FieldSince, "only an activity that is added may have a beginning")
+		return wire.Refuse(
+			wire.CodeUnknownField, FieldSince, "only an activity that is added may have a beginning",
+		)
 	default:
 		return nil
 	}
@@ -63,7 +69,10 @@ func CheckLine(kind, op string, since, until bool) error {
 // CheckBatch refuses a number of activities outside 1 to most.
 func CheckBatch(n, most int) error {
 	if n < 1 || n > most {
-		return wire.Refuse(activity.CodeOutOfRange, "activities", strconv.Itoa(n)+" activities, not 1 to "+strconv.Itoa(most))
+		return wire.Refuse(
+			activity.CodeOutOfRange, "activities",
+			strconv.Itoa(n)+" activities, not 1 to "+strconv.Itoa(most),
+		)
 	}
 	return nil
 }
@@ -72,9 +81,16 @@ func CheckBatch(n, most int) error {
 func refused(k activity.Kind, o activity.Outcome) error {
 	switch o {
 	case activity.OverLimit:
-		return &wire.Problem{Code: wire.CodeLimitReached, Message: fmt.Sprintf("limit of %d %s reached", k.Limit, k.Plural), Limit: k.Limit}
+		return &wire.Problem{
+			Code:    wire.CodeLimitReached,
+			Message: fmt.Sprintf("limit of %d %s reached", k.Limit, k.Plural),
+			Limit:   k.Limit,
+		}
 	case activity.Stuck:
-		return &wire.Problem{Code: wire.CodeStuck, Message: "cannot be undone without a ledger: all bits of its key are shared with other keys"}
+		return &wire.Problem{
+			Code:    wire.CodeStuck,
+			Message: "cannot be undone without a ledger: all bits of its key are shared with other keys",
+		}
 	case activity.Ended:
 		return wire.Refuse(activity.CodeOutOfRange, FieldUntil, "not in the future")
 	case activity.Early:
@@ -85,7 +101,9 @@ func refused(k activity.Kind, o activity.Outcome) error {
 }
 
 // Record records or undoes one activity of kind k, and returns whether that changed anything.
-func (o *Operations) Record(ctx context.Context, of *wire.Call, k activity.Kind, a activity.Activity) (changed bool, err error) {
+func (o *Operations) Record(
+	ctx context.Context, of *wire.Call, k activity.Kind, a activity.Activity,
+) (changed bool, err error) {
 	batch := o.Activities.NewBatch()
 	if err := batch.Add(a); err != nil {
 		return false, err
@@ -110,7 +128,9 @@ func (o *Operations) Record(ctx context.Context, of *wire.Call, k activity.Kind,
 
 // RecordWindow records posts of kind k, which has a window. It returns the number of distinct
 // posts.
-func (o *Operations) RecordWindow(ctx context.Context, of *wire.Call, user string, k activity.Kind, posts []string) (int, error) {
+func (o *Operations) RecordWindow(
+	ctx context.Context, of *wire.Call, user string, k activity.Kind, posts []string,
+) (int, error) {
 	batch, err := o.postActivities(user, k, posts)
 	if err != nil {
 		return 0, err
@@ -128,12 +148,16 @@ func (o *Operations) RecordWindow(ctx context.Context, of *wire.Call, user strin
 }
 
 // postActivities returns an activity for each distinct post.
-func (o *Operations) postActivities(user string, k activity.Kind, posts []string) (*activity.Batch, error) {
+func (o *Operations) postActivities(
+	user string, k activity.Kind, posts []string,
+) (*activity.Batch, error) {
 	switch {
 	case posts == nil:
 		return nil, wire.Refuse(wire.CodeMissingField, "posts", "the field is missing")
 	case len(posts) < 1 || len(posts) > MaxPosts:
-		return nil, wire.Refuse(activity.CodeOutOfRange, "posts", fmt.Sprintf("%d posts, not 1 to %d", len(posts), MaxPosts))
+		return nil, wire.Refuse(
+			activity.CodeOutOfRange, "posts", fmt.Sprintf("%d posts, not 1 to %d", len(posts), MaxPosts),
+		)
 	}
 	batch := o.Activities.NewBatch()
 	known := make(map[string]bool, len(posts))
@@ -195,7 +219,9 @@ func (o *Operations) RecordBatch(
 	return o.record(ctx, k, batch)
 }
 
-func (o *Operations) record(ctx context.Context, k *wire.Call, batch *activity.Batch) ([]Result, error) {
+func (o *Operations) record(
+	ctx context.Context, k *wire.Call, batch *activity.Batch,
+) ([]Result, error) {
 	activities := batch.Activities()
 	k.NoteBatch(activities)
 	outcomes, err := batch.Record(ctx)

@@ -57,8 +57,13 @@ type Reports struct {
 // newReports returns counters at 0. tokens says that tokens are required.
 func newReports(log *slog.Logger, tokens bool) *Reports {
 	r := &Reports{
-		Log: log, tokens: tokens, refused: make(counters),
-		noise: access.NewThrottle(), early: access.NewThrottle(), strays: access.NewThrottle(), faults: access.NewThrottle(),
+		Log:     log,
+		tokens:  tokens,
+		refused: make(counters),
+		noise:   access.NewThrottle(),
+		early:   access.NewThrottle(),
+		strays:  access.NewThrottle(),
+		faults:  access.NewThrottle(),
 	}
 	for _, code := range []string{
 		wire.CodeUnauthenticated, wire.CodeForbidden, wire.CodeRateLimited,
@@ -76,7 +81,9 @@ func newReports(log *slog.Logger, tokens bool) *Reports {
 func (r *Reports) Unread(late bool) (answer []byte) {
 	err := wire.Refuse(wire.CodeTimeout, "", "the header took too long to arrive")
 	h := http.Header{
-		echo.HeaderContentType: {wire.TypeJSON}, echo.HeaderConnection: {"close"}, echo.HeaderXContentTypeOptions: {"nosniff"},
+		echo.HeaderContentType: {
+			wire.TypeJSON,
+		}, echo.HeaderConnection: {"close"}, echo.HeaderXContentTypeOptions: {"nosniff"},
 		echo.HeaderCacheControl: {"no-store"}, echo.HeaderXRequestID: {rand.Text()},
 	}
 	if late {
@@ -104,7 +111,8 @@ func (r *Reports) UnreadCounts() map[string]uint64 { return r.unread.read() }
 
 // retryAfter returns the value of Retry-After for a request that was refused for overload.
 func retryAfter() string {
-	return strconv.Itoa(1 + mathrand.IntN(maxRetryAfter)) //nolint:gosec // spreads load, guards nothing
+	//nolint:gosec // spreads load, guards nothing
+	return strconv.Itoa(1 + mathrand.IntN(maxRetryAfter))
 }
 
 // Refused returns how many requests access control refused, by the code of their error.
@@ -113,7 +121,8 @@ func (r *Reports) Refused() map[string]uint64 { return r.refused.read() }
 // Fault reports whether a request that was answered with a status failed because of the service.
 // A caller who asks for a position that is far ahead causes not_yet.
 func Fault(status int, err error) bool {
-	return status >= http.StatusInternalServerError && status != http.StatusNotImplemented && !notYet(err)
+	return status >= http.StatusInternalServerError && status != http.StatusNotImplemented &&
+		!notYet(err)
 }
 
 func notYet(err error) bool { return err != nil && wire.Describe(err).Code == wire.CodeNotYet }
@@ -133,7 +142,9 @@ func (r *Reports) Loud(k *wire.Call, status int, err error) (suppressed uint64, 
 		lines = r.noise
 	case !r.tokens && notYet(err):
 		lines = r.early
-	case !r.tokens || status < http.StatusBadRequest || err != nil && wire.Describe(err).Code == wire.CodeOverloaded: // countShed logs it
+	// countShed logs it
+	case !r.tokens || status < http.StatusBadRequest ||
+		err != nil && wire.Describe(err).Code == wire.CodeOverloaded:
 		return 0, true
 	case k.Token == nil: // a stranger hides nobody's errors
 	case Fault(status, err):
@@ -160,7 +171,8 @@ func (r *Reports) Tell(k *wire.Call, err error) wire.Problem {
 	if refused, ok := errors.AsType[*wire.RefusedError](err); ok {
 		refused.SetHeaders(h)
 	}
-	if Fault(p.Status(), err) && p.Code != wire.CodeOverloaded && !wire.Gone(k.Request().Context(), err) {
+	if Fault(p.Status(), err) && p.Code != wire.CodeOverloaded &&
+		!wire.Gone(k.Request().Context(), err) {
 		r.Failed.Add(1)
 	}
 	return p

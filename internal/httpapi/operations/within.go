@@ -19,7 +19,10 @@ func ParseWithin(text string) (time.Duration, error) {
 	}
 	d, err := time.ParseDuration(text)
 	if err != nil || d < time.Millisecond || d > maxWithin {
-		return 0, wire.Refuse(activity.CodeOutOfRange, "within", fmt.Sprintf("%q is not a time of 1ms to 24h, such as 2s", wire.Clip(text)))
+		return 0, wire.Refuse(
+			activity.CodeOutOfRange, "within",
+			fmt.Sprintf("%q is not a time of 1ms to 24h, such as 2s", wire.Clip(text)),
+		)
 	}
 	return d, nil
 }

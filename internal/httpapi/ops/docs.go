@@ -25,7 +25,9 @@ type documents struct {
 // Documents returns the routes of the description of the API and of the pages for browsers.
 func Documents(kinds *activity.Kinds) []wire.Route {
 	d := &documents{
-		description: sync.OnceValues(func() ([]byte, error) { return openapi.Document(kinds) }), docs: sync.OnceValues(openapi.Page),
+		description: sync.OnceValues(func() ([]byte, error) {
+			return openapi.Document(kinds)
+		}), docs: sync.OnceValues(openapi.Page),
 	}
 	opsPage := opspage.New()
 	showOps := page(func(k *wire.Call) error { // a static page, without data
@@ -76,7 +78,8 @@ func (d *documents) docsFile(k *wire.Call) error {
 	}
 	h := k.Response().Header()
 	h.Set(echo.HeaderVary, echo.HeaderAcceptEncoding)
-	if f.Zipped != nil && strings.Contains(k.Request().Header.Get(echo.HeaderAcceptEncoding), "gzip") {
+	if f.Zipped != nil &&
+		strings.Contains(k.Request().Header.Get(echo.HeaderAcceptEncoding), "gzip") {
 		h.Set(echo.HeaderContentEncoding, "gzip")
 		return wire.Send(k, http.StatusOK, f.Type, f.Zipped)
 	}
@@ -89,8 +92,12 @@ func (d *documents) docsFile(k *wire.Call) error {
 func page(next wire.Handler) wire.Handler {
 	return func(k *wire.Call) error {
 		h := k.Response().Header()
-		h.Set(echo.HeaderContentSecurityPolicy, "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "+
-			"connect-src 'self'; font-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'")
+		h.Set(
+			echo.HeaderContentSecurityPolicy,
+			"default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "+
+				"connect-src 'self'; font-src 'self'; "+
+				"frame-ancestors 'none'; base-uri 'none'; form-action 'none'",
+		)
 		h.Set(echo.HeaderReferrerPolicy, "no-referrer")
 		h.Set(echo.HeaderXFrameOptions, "DENY")
 		h.Set("Permissions-Policy", "camera=(), geolocation=(), microphone=(), payment=(), usb=()")

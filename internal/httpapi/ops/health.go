@@ -31,7 +31,9 @@ type down struct {
 }
 
 // alive answers 200 while the process serves requests.
-func (o *ops) alive(context.Context, *wire.Call) (any, error) { return healthAnswer{Status: "ok"}, nil }
+func (o *ops) alive(context.Context, *wire.Call) (any, error) {
+	return healthAnswer{Status: "ok"}, nil
+}
 
 // ready answers whether the service can answer feeds. It also answers 200 if only the pages or only
 // the ledger work: otherwise an outage of Redis would take every instance out of service. Anybody

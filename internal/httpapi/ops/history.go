@@ -93,7 +93,9 @@ func gauge(name string, value func(*snapshot) float64) column {
 
 // latency returns a column of how long a share of the feeds took at most, in ms; NaN without feeds.
 func latency(name string, share float64) column {
-	return column{name: name, value: func(from, to *snapshot) figure { return figure(1000 * to.took.Quantile(share, &from.took)) }}
+	return column{name: name, value: func(from, to *snapshot) figure {
+		return figure(1000 * to.took.Quantile(share, &from.took))
+	}}
 }
 
 // ofWhole is n, or NaN before every page has been surveyed: until then it would seem to grow.
@@ -125,7 +127,9 @@ func columnsOfHistory() []column {
 		rate("shed", func(s *snapshot) uint64 { return s.load.Shed }),
 		latency("p50_ms", 0.5),
 		latency("p99_ms", 0.99),
-		gauge("poll_age_ms", func(s *snapshot) float64 { return float64(s.lag) / float64(time.Millisecond) }),
+		gauge("poll_age_ms", func(s *snapshot) float64 {
+			return float64(s.lag) / float64(time.Millisecond)
+		}),
 		gauge("heap_bytes", func(s *snapshot) float64 { return float64(s.heap) }),
 		gauge("page_bytes", func(s *snapshot) float64 { return s.ofWhole(s.survey.Bytes()) }),
 		gauge("keys", func(s *snapshot) float64 { return s.ofWhole(s.survey.Keys()) }),
@@ -219,9 +223,17 @@ func (h *History) snapshot(now time.Time) snapshot {
 		lag = o.Recorder.TakePollAge()
 	}
 	return snapshot{
-		at: now, stats: o.Activities.Stats(), lag: lag, survey: surveyOf(o.Recorder), load: o.Load(), feeds: o.Feeds.Stats(),
-		looked: o.Candidates.Read(), took: h.durations(),
-		unsure: o.Feeds.Unsure.Load(), failed: o.Reports.Failed.Load(), heap: heap[0].Value.Uint64(),
+		at:     now,
+		stats:  o.Activities.Stats(),
+		lag:    lag,
+		survey: surveyOf(o.Recorder),
+		load:   o.Load(),
+		feeds:  o.Feeds.Stats(),
+		looked: o.Candidates.Read(),
+		took:   h.durations(),
+		unsure: o.Feeds.Unsure.Load(),
+		failed: o.Reports.Failed.Load(),
+		heap:   heap[0].Value.Uint64(),
 	}
 }
 
@@ -254,7 +266,10 @@ func (h *History) answer(points *[]point, window, step time.Duration) map[string
 	last := (*points)[max(0, len(*points)-int(window/step)):]
 	times, dropped := make([]int64, len(last)), make(map[string][]figure)
 	answer := map[string]any{
-		"window_seconds": int(window / time.Second), "step_seconds": int(step / time.Second), "time": times, "dropped": dropped,
+		"window_seconds": int(window / time.Second),
+		"step_seconds":   int(step / time.Second),
+		"time":           times,
+		"dropped":        dropped,
 	}
 	for n, p := range last {
 		times[n] = p.at

@@ -48,29 +48,70 @@ func Routes(c *operations.Operations, about About) []wire.Route {
 	scrub := limits.Requested(c.Limits, strict, o.startScrub)
 	startScrub := func(k *wire.Call) error {
 		if k.Request().ContentLength == 0 {
-			return wire.Answer(func(ctx context.Context, k *wire.Call) (any, error) { return o.startScrub(ctx, k, "", scrubRequest{}) })(k)
+			return wire.Answer(func(ctx context.Context, k *wire.Call) (any, error) {
+				return o.startScrub(ctx, k, "", scrubRequest{})
+			})(k)
 		}
 		return scrub(k)
 	}
 	return []wire.Route{
 		{Method: http.MethodGet, Path: "/healthz", Handle: wire.Answer(o.alive), Free: true},
 		{Method: http.MethodGet, Path: "/readyz", Handle: o.ready, Free: true},
-		{Method: http.MethodGet, Path: "/v1/stats", Handle: wire.Answer(o.stats), Scopes: read, Free: true},
-		{Method: http.MethodGet, Path: "/v1/pages", Handle: c.WithLedger("the number of pages", o.bare(o.pages)), Scopes: read},
+		{
+			Method: http.MethodGet,
+			Path:   "/v1/stats",
+			Handle: wire.Answer(o.stats),
+			Scopes: read,
+			Free:   true,
+		},
+		{
+			Method: http.MethodGet,
+			Path:   "/v1/pages",
+			Handle: c.WithLedger("the number of pages", o.bare(o.pages)),
+			Scopes: read,
+		},
 		{
 			Method: http.MethodPut, Path: "/v1/pages", Scopes: write,
 			Handle: c.WithLedger("a reshape", limits.Requested(c.Limits, strict, o.reshape)),
 		},
-		{Method: http.MethodGet, Path: "/v1/ops/health", Handle: wire.Bare(o.overview), Scopes: read, Free: true},
+		{
+			Method: http.MethodGet,
+			Path:   "/v1/ops/health",
+			Handle: wire.Bare(o.overview),
+			Scopes: read,
+			Free:   true,
+		},
 		{Method: http.MethodGet, Path: "/v1/ops/pages/:number", Handle: o.bare(o.page), Scopes: read},
 		{
 			Method: http.MethodPost, Path: "/v1/ops/pages/:number/rebuild", Scopes: write,
 			Handle: c.WithLedger("a rebuild", o.bare(o.rebuild)),
 		},
-		{Method: http.MethodGet, Path: "/v1/ops/scrub", Handle: wire.Bare(o.scrub), Scopes: read, Free: true},
-		{Method: http.MethodPost, Path: "/v1/ops/scrub", Handle: c.WithLedger("a scrub", startScrub), Scopes: write},
-		{Method: http.MethodGet, Path: "/v1/ops/users/:user", Handle: wire.BareUser(o.user), Scopes: read},
-		{Method: http.MethodGet, Path: KeyPath, Handle: wire.BareUser(o.key), Scopes: read, Audit: wire.AuditAlways},
+		{
+			Method: http.MethodGet,
+			Path:   "/v1/ops/scrub",
+			Handle: wire.Bare(o.scrub),
+			Scopes: read,
+			Free:   true,
+		},
+		{
+			Method: http.MethodPost,
+			Path:   "/v1/ops/scrub",
+			Handle: c.WithLedger("a scrub", startScrub),
+			Scopes: write,
+		},
+		{
+			Method: http.MethodGet,
+			Path:   "/v1/ops/users/:user",
+			Handle: wire.BareUser(o.user),
+			Scopes: read,
+		},
+		{
+			Method: http.MethodGet,
+			Path:   KeyPath,
+			Handle: wire.BareUser(o.key),
+			Scopes: read,
+			Audit:  wire.AuditAlways,
+		},
 	}
 }
 
@@ -91,7 +132,9 @@ func pathNumber(k *wire.Call) (uint32, error) {
 	text := k.Param("number")
 	n, err := strconv.ParseUint(text, 10, 32)
 	if err != nil || strconv.FormatUint(n, 10) != text {
-		return 0, wire.Refuse(activity.CodeInvalidID, "number", fmt.Sprintf("%q is not a page number", wire.Clip(text)))
+		return 0, wire.Refuse(
+			activity.CodeInvalidID, "number", fmt.Sprintf("%q is not a page number", wire.Clip(text)),
+		)
 	}
 	return uint32(n), nil
 }
@@ -136,7 +179,8 @@ func (o *ops) key(ctx context.Context, k *wire.Call, user string) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if known, ok := o.activities.Kinds().Named(kind); ok { // an unknown kind may be any text, and is not logged
+	// an unknown kind may be any text, and is not logged
+	if known, ok := o.activities.Kinds().Named(kind); ok {
 		k.Note("inspect", known.Name, user, target)
 	}
 	ctx, cancel := o.limits.Bound(ctx)
@@ -163,10 +207,14 @@ func (o *ops) startScrub(_ context.Context, _ *wire.Call, _ string, req scrubReq
 	rate := 0
 	if req.Rate != nil {
 		if rate = *req.Rate; rate < 1 || rate > pages.MaxScrubRate {
-			return nil, wire.Refuse(activity.CodeOutOfRange, "rate", fmt.Sprintf("%d is not in 1 to %d", rate, pages.MaxScrubRate))
+			return nil, wire.Refuse(
+				activity.CodeOutOfRange, "rate",
+				fmt.Sprintf("%d is not in 1 to %d", rate, pages.MaxScrubRate),
+			)
 		}
 	}
-	started, err := o.recorder.Scrubber().Scrub(rate) //nolint:contextcheck // continues in the background
+	//nolint:contextcheck // continues in the background
+	started, err := o.recorder.Scrubber().Scrub(rate)
 	if err != nil {
 		return nil, err
 	}
@@ -242,21 +290,38 @@ func (o *ops) overview(ctx context.Context, _ *wire.Call) (any, error) {
 	ready, errs := o.operations.Health.Ask(ctx)
 	load := o.limits.Load()
 	a := opsHealthAnswer{
-		Status: statusOf(ready, errs), Down: downsOf(errs), Version: o.about.Version, Uptime: int64(time.Since(o.started).Seconds()),
-		Ledger: o.about.Ledger, PageStore: o.about.PageStore, Rate: o.activities.FalsePositiveRate(),
-		Requests: opsRequestUsage{load.Requests, load.RequestsLimit},
-		Sampling: o.operations.Sampler.Stats(), Sources: o.operations.Sources(),
+		Status:    statusOf(ready, errs),
+		Down:      downsOf(errs),
+		Version:   o.about.Version,
+		Uptime:    int64(time.Since(o.started).Seconds()),
+		Ledger:    o.about.Ledger,
+		PageStore: o.about.PageStore,
+		Rate:      o.activities.FalsePositiveRate(),
+		Requests:  opsRequestUsage{load.Requests, load.RequestsLimit},
+		Sampling:  o.operations.Sampler.Stats(),
+		Sources:   o.operations.Sources(),
 	}
 	stats, survey := o.activities.Stats(), surveyOf(o.recorder)
 	a.PollAge = stats.PollAge.Milliseconds()
 	a.Pages = opsPageTotals{
-		Shared: stats.SharedPages, Dedicated: stats.DedicatedPages, LookedAt: survey.Looked, Faulty: survey.Faulty, Keys: survey.Keys(),
-		Bytes: survey.Bytes(), KeysPerPage: stats.KeysPerPage, Due: stats.ReshapeDue, DueFrom: pages.DuePage,
-		CountedAt: survey.Ended.UTC(),
+		Shared:      stats.SharedPages,
+		Dedicated:   stats.DedicatedPages,
+		LookedAt:    survey.Looked,
+		Faulty:      survey.Faulty,
+		Keys:        survey.Keys(),
+		Bytes:       survey.Bytes(),
+		KeysPerPage: stats.KeysPerPage,
+		Due:         stats.ReshapeDue,
+		DueFrom:     pages.DuePage,
+		CountedAt:   survey.Ended.UTC(),
 	}
 	a.Scrub = opsScrubStatus{
-		Position: stats.ScrubAt, Pages: stats.ScrubPages, Rounds: stats.ScrubRounds, Alarms: stats.Alarms, Found: stats.Found,
-		Asked: o.scrubStatus(),
+		Position: stats.ScrubAt,
+		Pages:    stats.ScrubPages,
+		Rounds:   stats.ScrubRounds,
+		Alarms:   stats.Alarms,
+		Found:    stats.Found,
+		Asked:    o.scrubStatus(),
 	}
 	if r := o.recorder; r != nil {
 		a.Staleness, a.Reshape = r.StalenessBound().Milliseconds(), reshapeOf(ctx, r)
@@ -279,7 +344,12 @@ func reshapeOf(ctx context.Context, r *activity.Recorder) *opsReshape {
 		return nil
 	}
 	first := r.Inside().Identity().Pages
-	o := &opsReshape{Pages: layout.Pages, Homes: first, Reshaped: reshapedHomes(layout, first), Running: layout.Growing}
+	o := &opsReshape{
+		Pages:    layout.Pages,
+		Homes:    first,
+		Reshaped: reshapedHomes(layout, first),
+		Running:  layout.Growing,
+	}
 	if layout.Err != nil {
 		o.Trouble = wire.Describe(layout.Err).Message
 	}

@@ -41,7 +41,11 @@ type Profiles struct {
 
 // NewProfiles returns profiles of this process.
 func NewProfiles(o *operations.Operations) *Profiles {
-	p := &Profiles{requestTimeout: o.Limits.Timeout, rate: access.NewThrottle(), ending: make(chan struct{})}
+	p := &Profiles{
+		requestTimeout: o.Limits.Timeout,
+		rate:           access.NewThrottle(),
+		ending:         make(chan struct{}),
+	}
 	p.end = sync.OnceFunc(func() { close(p.ending) })
 	return p
 }
@@ -54,7 +58,11 @@ func (p *Profiles) Routes() []wire.Route {
 	read := []access.Scope{access.OpsRead}
 	route := func(name string, handle wire.Handler) wire.Route {
 		return wire.Route{
-			Method: http.MethodGet, Path: "/v1/ops/profiles/" + name, Handle: handle, Scopes: read, Audit: wire.AuditAlways,
+			Method: http.MethodGet,
+			Path:   "/v1/ops/profiles/" + name,
+			Handle: handle,
+			Scopes: read,
+			Audit:  wire.AuditAlways,
 		}
 	}
 	return []wire.Route{
@@ -112,7 +120,9 @@ func (p *Profiles) snapshot(name string) wire.Handler {
 }
 
 // answer takes a profile and answers with it. To a HEAD request it answers without one.
-func (p *Profiles) answer(k *wire.Call, length time.Duration, take func(ctx context.Context, to *bytes.Buffer) error) error {
+func (p *Profiles) answer(
+	k *wire.Call, length time.Duration, take func(ctx context.Context, to *bytes.Buffer) error,
+) error {
 	if err := wire.NoBody(k); err != nil {
 		return err
 	}

@@ -39,7 +39,9 @@ func Scrape(metrics http.Handler) wire.Handler {
 		// The client may take its time, and delays no other scrape.
 		place := sent.Enter(k.Response().Writer)
 		defer sent.Leave(place)
-		return wire.Send(k, answer.status, k.Response().Header().Get(echo.HeaderContentType), answer.text.Bytes())
+		return wire.Send(
+			k, answer.status, k.Response().Header().Get(echo.HeaderContentType), answer.text.Bytes(),
+		)
 	}
 }
 

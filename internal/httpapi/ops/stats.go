@@ -32,12 +32,23 @@ type requestStats struct {
 
 // stats answers with the counts of the process.
 func (o *ops) stats(context.Context, *wire.Call) (any, error) {
-	samples := []rt.Sample{{Name: "/sched/goroutines:goroutines"}, {Name: "/memory/classes/heap/objects:bytes"}}
+	samples := []rt.Sample{
+		{Name: "/sched/goroutines:goroutines"}, {Name: "/memory/classes/heap/objects:bytes"},
+	}
 	rt.Read(samples)
 	c := o.operations
 	return statsAnswer{
-		UptimeSeconds: int64(time.Since(o.started).Seconds()), Goroutines: samples[0].Value.Uint64(), HeapBytes: samples[1].Value.Uint64(),
-		Requests: requestStats{InProgress: c.Limits.Load().Requests, Shed: c.Reports.Shed.Load(), Total: c.Reports.Total.Load()},
-		Access:   c.Access.Stats(c.Reports.Refused()), Feeds: c.Feeds.Stats(), Sampling: c.Sampler.Stats(), Recorder: c.Activities.Stats(),
+		UptimeSeconds: int64(time.Since(o.started).Seconds()),
+		Goroutines:    samples[0].Value.Uint64(),
+		HeapBytes:     samples[1].Value.Uint64(),
+		Requests: requestStats{
+			InProgress: c.Limits.Load().Requests,
+			Shed:       c.Reports.Shed.Load(),
+			Total:      c.Reports.Total.Load(),
+		},
+		Access:   c.Access.Stats(c.Reports.Refused()),
+		Feeds:    c.Feeds.Stats(),
+		Sampling: c.Sampler.Stats(),
+		Recorder: c.Activities.Stats(),
 	}, nil
 }

@@ -62,7 +62,9 @@ func (a *api) get(k activity.Kind) wire.Handler {
 }
 
 // lister is [operations.Operations.List] or [operations.Operations.Incoming].
-type lister = func(ctx context.Context, c *wire.Call, user string, k activity.Kind, cursor string, limit int) (activity.Listing, error)
+type lister = func(
+	ctx context.Context, c *wire.Call, user string, k activity.Kind, cursor string, limit int,
+) (activity.Listing, error)
 
 // list answers a GET of a list of activities of kind k.
 func (a *api) list(k activity.Kind, list lister) wire.Handler {
@@ -106,10 +108,13 @@ type postsAnswer struct {
 
 // recordPosts answers a POST of activities of kind k, which has a window.
 func (a *api) recordPosts(k activity.Kind) wire.Handler {
-	return limits.Requested(a.limits, a.strict, func(ctx context.Context, c *wire.Call, user string, req postsRequest) (any, error) {
+	record := func(
+		ctx context.Context, c *wire.Call, user string, req postsRequest,
+	) (any, error) {
 		recorded, err := a.operations.RecordWindow(ctx, c, user, k, req.Posts)
 		return postsAnswer{recorded}, err
-	})
+	}
+	return limits.Requested(a.limits, a.strict, record)
 }
 
 // batchLine is one activity of a batch, in JSON and in NDJSON.
@@ -125,7 +130,12 @@ type batchLine struct {
 
 // activity returns the activity of the line, or an error if the line is not of the right form.
 func (l batchLine) activity() (activity.Activity, error) {
-	a := activity.Activity{User: l.User, Kind: l.Kind, Target: l.Target, Remove: l.Op == operations.OpRemove}
+	a := activity.Activity{
+		User:   l.User,
+		Kind:   l.Kind,
+		Target: l.Target,
+		Remove: l.Op == operations.OpRemove,
+	}
 	err := operations.CheckLine(l.Kind, l.Op, l.Since != nil, l.Until != nil)
 	if err == nil && l.Since != nil {
 		a.Since, err = parseTime(operations.FieldSince, *l.Since)

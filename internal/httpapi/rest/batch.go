@@ -33,12 +33,13 @@ func (a *api) batch(k *wire.Call) error {
 	return limits.Requested(a.limits, a.strict, a.recordBatch)(k)
 }
 
-func (a *api) recordBatch(ctx context.Context, k *wire.Call, _ string, req batchRequest) (any, error) {
+func (a *api) recordBatch(
+	ctx context.Context, k *wire.Call, _ string, req batchRequest,
+) (any, error) {
 	if req.Activities == nil {
 		return nil, wire.Refuse(wire.CodeMissingField, "activities", "the field is missing")
 	}
-	results, err := a.operations.RecordBatch(ctx, k, len(req.Activities), func(i int) (activity.Activity, error) {
-		return req.Activities[i].activity()
-	})
+	read := func(i int) (activity.Activity, error) { return req.Activities[i].activity() }
+	results, err := a.operations.RecordBatch(ctx, k, len(req.Activities), read)
 	return batchAnswer{results}, err
 }

@@ -41,7 +41,9 @@ type explained struct {
 }
 
 // explain answers why a viewer's feed drops or keeps a post.
-func (a *api) explain(ctx context.Context, k *wire.Call, _ string, req explainRequest) (any, error) {
+func (a *api) explain(
+	ctx context.Context, k *wire.Call, _ string, req explainRequest,
+) (any, error) {
 	if req.Post == nil {
 		return nil, wire.Refuse(wire.CodeMissingField, "post", "the field is missing")
 	}
@@ -55,12 +57,24 @@ func (a *api) explain(ctx context.Context, k *wire.Call, _ string, req explainRe
 		return nil, err
 	}
 	answer := explainAnswer{
-		Dropped: e.Dropped, Reasons: make([]explained, len(e.Reasons)), Page: e.Page, Degraded: e.Degraded,
+		Dropped:  e.Dropped,
+		Reasons:  make([]explained, len(e.Reasons)),
+		Page:     e.Page,
+		Degraded: e.Degraded,
 	}
 	for i, r := range e.Reasons {
 		answer.Reasons[i] = explained{
-			Kind: r.Kind.Name, Effect: r.Kind.Effect.String(), Actor: r.Actor, Target: r.Target, Direction: operations.Direction(r.Direction),
-			Certainty: r.Certainty.String(), Since: r.Since, Until: r.Until, Parts: r.Parts, OverruledBy: r.OverruledBy, List: r.List,
+			Kind:        r.Kind.Name,
+			Effect:      r.Kind.Effect.String(),
+			Actor:       r.Actor,
+			Target:      r.Target,
+			Direction:   operations.Direction(r.Direction),
+			Certainty:   r.Certainty.String(),
+			Since:       r.Since,
+			Until:       r.Until,
+			Parts:       r.Parts,
+			OverruledBy: r.OverruledBy,
+			List:        r.List,
 		}
 	}
 	return answer, nil

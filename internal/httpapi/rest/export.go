@@ -51,7 +51,12 @@ func (a *api) export(k *wire.Call) error {
 		}
 		ctx, cancel := context.WithCancel(k.Request().Context())
 		defer cancel()
-		x := exporter{call: k, conn: wire.NewStreamConn(k, idle), patience: patience, stalled: time.AfterFunc(patience, cancel)}
+		x := exporter{
+			call:     k,
+			conn:     wire.NewStreamConn(k, idle),
+			patience: patience,
+			stalled:  time.AfterFunc(patience, cancel),
+		}
 		defer x.conn.Release()
 		defer x.stalled.Stop()
 		if err := a.recorder.Export(ctx, user, x.add); err != nil && !errors.Is(err, errHeadOnly) {
@@ -74,7 +79,14 @@ func (x *exporter) add(a activity.Activity) error {
 	if x.call.Request().Method == http.MethodHead {
 		return errHeadOnly
 	}
-	line := exportLine{User: a.User, Kind: a.Kind, Target: a.Target, Op: "add", Since: a.Since, Until: a.Until}
+	line := exportLine{
+		User:   a.User,
+		Kind:   a.Kind,
+		Target: a.Target,
+		Op:     "add",
+		Since:  a.Since,
+		Until:  a.Until,
+	}
 	if err := json.MarshalWrite(&x.lines, line); err != nil {
 		return fmt.Errorf("export a line: %w", err)
 	}

@@ -39,12 +39,25 @@ type droppedViewer struct {
 // request returns the feed.FanoutRequest of the body.
 func (r fanoutRequest) request(*wire.Buffer) (feed.FanoutRequest, error) {
 	if r.Viewers == nil {
-		return feed.FanoutRequest{}, wire.Refuse(wire.CodeMissingField, "viewers", "the field is missing")
+		return feed.FanoutRequest{}, wire.Refuse(
+			wire.CodeMissingField, "viewers", "the field is missing",
+		)
 	}
-	p := feedPost{ID: r.Post, Author: r.Author, Actors: r.Actors, Related: r.Related, Facets: r.Facets}
+	p := feedPost{
+		ID:      r.Post,
+		Author:  r.Author,
+		Actors:  r.Actors,
+		Related: r.Related,
+		Facets:  r.Facets,
+	}
 	within, err := operations.ParseWithin(r.Within)
 	return feed.FanoutRequest{
-		Post: p.post(), Viewers: r.Viewers, Kinds: r.Kinds, Exact: r.Exact, After: r.After, Within: within,
+		Post:    p.post(),
+		Viewers: r.Viewers,
+		Kinds:   r.Kinds,
+		Exact:   r.Exact,
+		After:   r.After,
+		Within:  within,
 	}, err
 }
 
@@ -98,9 +111,17 @@ func (a *api) fanout(k *wire.Call, req feed.FanoutRequest, _ *wire.Buffer) error
 	if err != nil {
 		return err
 	}
-	answer := fanoutAnswer{Dropped: make([]droppedViewer, len(found.Dropped)), Degraded: found.Degraded}
+	answer := fanoutAnswer{
+		Dropped:  make([]droppedViewer, len(found.Dropped)),
+		Degraded: found.Degraded,
+	}
 	for i, d := range found.Dropped {
-		answer.Dropped[i] = droppedViewer{Viewer: req.Viewers[d.At], Kind: d.Kind, Actor: d.Actor, Target: d.Target}
+		answer.Dropped[i] = droppedViewer{
+			Viewer: req.Viewers[d.At],
+			Kind:   d.Kind,
+			Actor:  d.Actor,
+			Target: d.Target,
+		}
 	}
 	return wire.Respond(k, answer)
 }

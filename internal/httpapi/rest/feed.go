@@ -95,13 +95,23 @@ func (r filterRequest) request() (feed.Request, error) {
 	limit := 0
 	if r.Limit != nil {
 		if limit = *r.Limit; limit < 1 {
-			return feed.Request{}, wire.Refuse(activity.CodeOutOfRange, "limit", fmt.Sprintf("%d is not in 1 to %d", limit, feed.MaxPosts))
+			return feed.Request{}, wire.Refuse(
+				activity.CodeOutOfRange, "limit", fmt.Sprintf("%d is not in 1 to %d", limit, feed.MaxPosts),
+			)
 		}
 	}
 	within, err := operations.ParseWithin(r.Within)
 	return feed.Request{
-		Viewer: r.Viewer, Posts: posts, Kinds: r.Kinds, Annotate: r.Annotate, Lists: r.Lists, Limit: limit,
-		RecordSeen: r.RecordSeen, Exact: r.Exact, After: r.After, Within: within,
+		Viewer:     r.Viewer,
+		Posts:      posts,
+		Kinds:      r.Kinds,
+		Annotate:   r.Annotate,
+		Lists:      r.Lists,
+		Limit:      limit,
+		RecordSeen: r.RecordSeen,
+		Exact:      r.Exact,
+		After:      r.After,
+		Within:     within,
 	}, err
 }
 
@@ -127,7 +137,9 @@ func (r filterRequest) dropped() (bool, error) {
 // length is known, and otherwise, or if read fails, with the strict decoder and convert. do answers
 // the request, which uses memory of the buffer.
 func fast[T, R any](
-	a *api, read func(body string, in *wire.Buffer) (req R, ok bool), convert func(decoded T, in *wire.Buffer) (R, error),
+	a *api, read func(
+		body string, in *wire.Buffer,
+	) (req R, ok bool), convert func(decoded T, in *wire.Buffer) (R, error),
 	do func(k *wire.Call, req R, in *wire.Buffer) error,
 ) wire.Handler {
 	return func(k *wire.Call) error {

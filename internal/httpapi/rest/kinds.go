@@ -36,9 +36,18 @@ func (a *api) listKinds(context.Context, *wire.Call) (any, error) {
 	var answer kindsAnswer
 	for _, k := range a.kinds.All() {
 		one := kindAnswer{
-			Name: k.Name, Plural: k.Plural, Target: string(k.Target), Effect: k.Effect.String(), Fold: string(k.Fold), Rollup: string(k.Rollup),
-			Roles: k.Roles, Over: k.Over, Fanout: k.Fanout,
-			TwoWay: k.Reverse != "", Ledger: k.InLedger(), WindowSeconds: int64(k.Window.Seconds()),
+			Name:          k.Name,
+			Plural:        k.Plural,
+			Target:        string(k.Target),
+			Effect:        k.Effect.String(),
+			Fold:          string(k.Fold),
+			Rollup:        string(k.Rollup),
+			Roles:         k.Roles,
+			Over:          k.Over,
+			Fanout:        k.Fanout,
+			TwoWay:        k.Reverse != "",
+			Ledger:        k.InLedger(),
+			WindowSeconds: int64(k.Window.Seconds()),
 		}
 		if !k.InLedger() {
 			one.Parts, one.Most = cmp.Or(k.Parts, activity.DefaultParts), k.Most

@@ -60,12 +60,15 @@ func (a *api) stream(k *wire.Call) error {
 // gather waits for a line, and adds the other lines that have arrived, up to operations.MaxChunk.
 func (a *api) gather(lines *lineReader) (*operations.Chunk, error) {
 	chunk := a.operations.NewChunk()
-	for first := true; first || len(chunk.Results) < operations.MaxChunk && lines.ready(); first = false {
+	for first := true; first ||
+		len(chunk.Results) < operations.MaxChunk && lines.ready(); first = false {
 		line, err := lines.next()
 		var one activity.Activity
 		switch {
 		case errors.Is(err, errLongLine):
-			err = wire.Refuse(wire.CodeTooLarge, "", "the line is longer than "+strconv.Itoa(MaxLine)+" bytes")
+			err = wire.Refuse(
+				wire.CodeTooLarge, "", "the line is longer than "+strconv.Itoa(MaxLine)+" bytes",
+			)
 		case err != nil:
 			return chunk, err
 		default:

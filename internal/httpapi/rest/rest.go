@@ -39,51 +39,111 @@ type api struct {
 
 // Routes returns the routes of JSON and NDJSON.
 func Routes(o *operations.Operations) []wire.Route {
-	a := &api{operations: o, limits: o.Limits, kinds: o.Activities.Kinds(), recorder: o.Recorder, strict: strict()}
-	events := json.WithUnmarshalers(wire.Element[follow.Event](maxEvents)) // it may have unknown members
+	a := &api{
+		operations: o,
+		limits:     o.Limits,
+		kinds:      o.Activities.Kinds(),
+		recorder:   o.Recorder,
+		strict:     strict(),
+	}
+	// it may have unknown members
+	events := json.WithUnmarshalers(wire.Element[follow.Event](maxEvents))
 	read, write := []access.Scope{access.FeedRead}, []access.Scope{access.ActivityWrite}
 	all := []wire.Route{
-		{Method: http.MethodPost, Path: FilterPath, Handle: fast(a, readFeed, feedRequest, a.filter), Scopes: read},
 		{
-			Method: http.MethodPost, Path: "/v1/feed/explain", Handle: limits.Requested(a.limits, a.strict, a.explain),
-			Scopes: []access.Scope{access.FeedRead, access.OpsRead}, Audit: wire.AuditAlways,
+			Method: http.MethodPost,
+			Path:   FilterPath,
+			Handle: fast(a, readFeed, feedRequest, a.filter),
+			Scopes: read,
 		},
 		{
-			Method: http.MethodPost, Path: "/v1/fanout/filter", Handle: fast(a, readFanout, fanoutRequest.request, a.fanout),
-			Scopes: read, Audit: wire.AuditReads,
+			Method: http.MethodPost,
+			Path:   "/v1/feed/explain",
+			Handle: limits.Requested(a.limits, a.strict, a.explain),
+			Scopes: []access.Scope{access.FeedRead, access.OpsRead},
+			Audit:  wire.AuditAlways,
 		},
-		{Method: http.MethodGet, Path: "/v1/kinds", Handle: wire.Answer(a.listKinds), Scopes: access.Scopes(), Free: true},
-		{Method: http.MethodGet, Path: "/v1/users/:user", Handle: o.WithLedger("a count", wire.BareUser(a.user)), Scopes: read},
+		{
+			Method: http.MethodPost,
+			Path:   "/v1/fanout/filter",
+			Handle: fast(a, readFanout, fanoutRequest.request, a.fanout),
+			Scopes: read,
+			Audit:  wire.AuditReads,
+		},
+		{
+			Method: http.MethodGet,
+			Path:   "/v1/kinds",
+			Handle: wire.Answer(a.listKinds),
+			Scopes: access.Scopes(),
+			Free:   true,
+		},
+		{
+			Method: http.MethodGet,
+			Path:   "/v1/users/:user",
+			Handle: o.WithLedger("a count", wire.BareUser(a.user)),
+			Scopes: read,
+		},
 		{
 			Method: http.MethodDelete, Path: "/v1/users/:user", Scopes: write,
 			Handle: o.WithLedger("the deletion of a user", wire.BareUser(a.deleteUser)),
 		},
-		{Method: http.MethodGet, Path: "/v1/users/:user/export", Handle: o.WithLedger("an export", a.export), Scopes: read},
+		{
+			Method: http.MethodGet,
+			Path:   "/v1/users/:user/export",
+			Handle: o.WithLedger("an export", a.export),
+			Scopes: read,
+		},
 		{
 			Method: http.MethodPost, Path: "/v1/users/:user/preview", Scopes: read,
 			Handle: o.WithLedger("a preview", limits.Requested(a.limits, a.strict, a.preview)),
 		},
 		{Method: http.MethodPost, Path: "/v1/activities", Handle: a.batch, Scopes: write},
 		{
-			Method: http.MethodPost, Path: "/v1/sources/:name/events", Scopes: []access.Scope{access.SourceWrite},
-			Handle: o.WithLedger("events of a source", explainLength(limits.RequestedUpTo(a.limits, a.limits.MaxEvents(), events, a.receive))),
+			Method: http.MethodPost, Path: "/v1/sources/:name/events", Scopes: []access.Scope{
+				access.SourceWrite,
+			},
+			Handle: o.WithLedger(
+				"events of a source",
+				explainLength(limits.RequestedUpTo(a.limits, a.limits.MaxEvents(), events, a.receive)),
+			),
 		},
 	}
 	for _, k := range a.kinds.All() {
 		list := "/v1/users/:user/" + k.Plural
 		if !k.InLedger() {
-			all = append(all, wire.Route{Method: http.MethodPost, Path: list, Handle: a.recordPosts(k), Scopes: write})
+			all = append(
+				all,
+				wire.Route{Method: http.MethodPost, Path: list, Handle: a.recordPosts(k), Scopes: write},
+			)
 			continue
 		}
 		one := list + "/:target"
 		all = append(all,
-			wire.Route{Method: http.MethodGet, Path: list, Handle: o.WithLedger("a list", a.list(k, o.List)), Scopes: read},
-			wire.Route{Method: http.MethodGet, Path: one, Handle: o.WithLedger("an exact answer", a.get(k)), Scopes: read},
+			wire.Route{
+				Method: http.MethodGet,
+				Path:   list,
+				Handle: o.WithLedger("a list", a.list(k, o.List)),
+				Scopes: read,
+			},
+			wire.Route{
+				Method: http.MethodGet,
+				Path:   one,
+				Handle: o.WithLedger("an exact answer", a.get(k)),
+				Scopes: read,
+			},
 			wire.Route{Method: http.MethodPut, Path: one, Handle: a.record(k, false), Scopes: write},
 			wire.Route{Method: http.MethodDelete, Path: one, Handle: a.record(k, true), Scopes: write})
 		if k.Target == activity.User {
 			incoming := o.WithLedger("a list", a.list(k, o.Incoming))
-			all = append(all, wire.Route{Method: http.MethodGet, Path: "/v1/targets/:user/" + k.Plural, Handle: incoming, Scopes: read})
+			all = append(
+				all,
+				wire.Route{
+					Method: http.MethodGet,
+					Path:   "/v1/targets/:user/" + k.Plural,
+					Handle: incoming,
+					Scopes: read,
+				},
+			)
 		}
 	}
 	return all
@@ -94,8 +154,11 @@ func strict() json.Options { //nolint:ireturn // what the library has for option
 	return wire.Strict(
 		wire.NotNull[postsRequest](), wire.NotNull[fanoutRequest](),
 		wire.NotNull[explainRequest](), wire.NotNull[*feedPost](), wire.NotNull[previewRequest](),
-		wire.NotNull[filterRequest](), wire.NotNull[[]feedPost](), wire.NotNull[map[activity.Facet][]string](),
-		wire.Element[feedPost](feed.MaxPosts), wire.NotNull[[]feedActor](), wire.Element[feedActor](wire.MaxTexts),
-		wire.NotNull[batchRequest](), wire.NotNull[[]batchLine](), wire.Element[batchLine](operations.MaxBatch),
+		wire.NotNull[filterRequest](), wire.NotNull[[]feedPost](),
+		wire.NotNull[map[activity.Facet][]string](),
+		wire.Element[feedPost](feed.MaxPosts), wire.NotNull[[]feedActor](),
+		wire.Element[feedActor](wire.MaxTexts),
+		wire.NotNull[batchRequest](), wire.NotNull[[]batchLine](),
+		wire.Element[batchLine](operations.MaxBatch),
 	)
 }

@@ -20,7 +20,8 @@ func explainLength(handle wire.Handler) wire.Handler {
 		bad, ok := errors.AsType[*activity.InvalidError](err)
 		switch {
 		case ok && bad.Code == wire.CodeTooLarge:
-			bad.Message += ": leave out columns with debezium.source.column.include.list, or send fewer events"
+			bad.Message += ": leave out columns with debezium.source.column.include.list, " +
+				"or send fewer events"
 		case ok && bad.Code == activity.CodeOutOfRange && bad.Field == "":
 			bad.Message += ": send fewer events in a request"
 		}
@@ -29,17 +30,23 @@ func explainLength(handle wire.Handler) wire.Handler {
 }
 
 // receive records events of a source.
-func (a *api) receive(ctx context.Context, k *wire.Call, _ string, events follow.Events) (any, error) {
+func (a *api) receive(
+	ctx context.Context, k *wire.Call, _ string, events follow.Events,
+) (any, error) {
 	name, err := wire.PathID(k, "name")
 	if err != nil {
 		return nil, err
 	}
 	r := a.operations.Events
 	if r == nil || name != r.Name() {
-		return nil, &wire.Problem{Code: wire.CodeNotFound, Message: "the service takes no events of such a source"}
+		return nil, &wire.Problem{
+			Code:    wire.CodeNotFound,
+			Message: "the service takes no events of such a source",
+		}
 	}
 	k.Note("follow", "", "", "")
-	if err := wire.TakeTime(k, DeleteTimeout+a.limits.Timeout); err != nil { // the end of a snapshot looks at each activity
+	// the end of a snapshot looks at each activity
+	if err := wire.TakeTime(k, DeleteTimeout+a.limits.Timeout); err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, DeleteTimeout)

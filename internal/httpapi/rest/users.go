@@ -26,7 +26,9 @@ type previewAnswer struct {
 }
 
 // preview answers what recording some activities would change.
-func (a *api) preview(ctx context.Context, k *wire.Call, user string, req previewRequest) (any, error) {
+func (a *api) preview(
+	ctx context.Context, k *wire.Call, user string, req previewRequest,
+) (any, error) {
 	switch {
 	case req.Kind == "":
 		return nil, wire.Refuse(wire.CodeMissingField, "kind", "the kind is empty or missing")

@@ -121,7 +121,12 @@ func (k *Call) AuditAttrs(hash func(id string) string) []slog.Attr {
 	if a.counts != nil {
 		counts := make([]any, 0, len(a.counts))
 		for _, kind := range slices.Sorted(maps.Keys(a.counts)) {
-			counts = append(counts, slog.Group(kind, slog.Int("add", a.counts[kind].add), slog.Int("remove", a.counts[kind].remove)))
+			counts = append(
+				counts,
+				slog.Group(
+					kind, slog.Int("add", a.counts[kind].add), slog.Int("remove", a.counts[kind].remove),
+				),
+			)
 		}
 		attrs = append(attrs, slog.Group("counts", counts...))
 	}

@@ -50,7 +50,8 @@ func (k *Call) RequestID() string { return k.Response().Header().Get(echo.Header
 // any text.
 func (k *Call) Method() string {
 	switch method := k.Request().Method; method {
-	case http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodDelete, http.MethodOptions:
+	case http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodDelete,
+		http.MethodOptions:
 		return method
 	default:
 		return "OTHER"
@@ -89,5 +90,6 @@ func (r Route) Audited(reads bool) bool {
 	writes := r.Method != http.MethodGet && slices.ContainsFunc(r.Scopes, func(s access.Scope) bool {
 		return s == access.ActivityWrite || s == access.OpsWrite || s == access.SourceWrite
 	})
-	return writes || r.Audit == AuditAlways || reads && (r.Audit == AuditReads || strings.Contains(r.Path, ":user"))
+	return writes || r.Audit == AuditAlways ||
+		reads && (r.Audit == AuditReads || strings.Contains(r.Path, ":user"))
 }

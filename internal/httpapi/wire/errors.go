@@ -55,7 +55,10 @@ const StatusGone = 499
 var ErrGone = errors.New("the client went away")
 
 // ErrDeadline is wrapped by errors of calls that ended at the client's deadline.
-var ErrDeadline error = &Problem{Code: CodeDeadlineExceeded, Message: "the client's deadline has passed"}
+var ErrDeadline error = &Problem{
+	Code:    CodeDeadlineExceeded,
+	Message: "the client's deadline has passed",
+}
 
 // Problem is an error in the form of the API.
 type Problem struct { //nolint:errname // what the API calls it
@@ -92,9 +95,12 @@ func (p *Problem) Status() int {
 		return http.StatusRequestEntityTooLarge
 	case CodeUnsupportedMediaType:
 		return http.StatusUnsupportedMediaType
-	case activity.CodeUnknownKind, activity.CodeUnknownFacet, activity.CodeSelfBlock, activity.CodeUnsupportedOp,
-		activity.CodeWrongEffect, activity.CodeTooManyPages, activity.CodeTooManyIDs, activity.CodeInvalidPosition, activity.CodeNotFollowed,
-		CodeUnknownOp, follow.CodeUnknownEvent, follow.CodeIncompleteRow, follow.CodeInvalidRow, follow.CodeSnapshotNeeded:
+	case activity.CodeUnknownKind, activity.CodeUnknownFacet, activity.CodeSelfBlock,
+		activity.CodeUnsupportedOp,
+		activity.CodeWrongEffect, activity.CodeTooManyPages, activity.CodeTooManyIDs,
+		activity.CodeInvalidPosition, activity.CodeNotFollowed,
+		CodeUnknownOp, follow.CodeUnknownEvent, follow.CodeIncompleteRow, follow.CodeInvalidRow,
+		follow.CodeSnapshotNeeded:
 		return http.StatusUnprocessableEntity
 	case CodeUnavailable, CodeOverloaded, CodeAuditUnavailable, CodeNotYet:
 		return http.StatusServiceUnavailable
@@ -114,7 +120,11 @@ func Describe(err error) Problem {
 		return *p
 	}
 	if invalid, ok := errors.AsType[*activity.InvalidError](err); ok {
-		return Problem{Code: invalid.Code, Message: clip(invalid.Message, maxMessage), Field: Clip(invalid.Field)}
+		return Problem{
+			Code:    invalid.Code,
+			Message: clip(invalid.Message, maxMessage),
+			Field:   Clip(invalid.Field),
+		}
 	}
 	if refused, ok := errors.AsType[*RefusedError](err); ok {
 		return refused.Problem
@@ -133,7 +143,10 @@ func Describe(err error) Problem {
 		case http.StatusNotFound:
 			return Problem{Code: CodeNotFound, Message: "no such path"}
 		case http.StatusMethodNotAllowed:
-			return Problem{Code: CodeMethodNotAllowed, Message: "method not allowed on this path; see the Allow header"}
+			return Problem{
+				Code:    CodeMethodNotAllowed,
+				Message: "method not allowed on this path; see the Allow header",
+			}
 		}
 	}
 	switch {

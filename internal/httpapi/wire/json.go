@@ -28,11 +28,14 @@ var errNull = errors.New("null is not allowed")
 //
 // Each type in a request has its own unmarshaler. A single one for all types would take an
 // interface, and allocate for each value.
-func Strict(more ...*json.Unmarshalers) json.Options { //nolint:ireturn // what the library has for options
+//
+//nolint:ireturn // what the library has for options
+func Strict(more ...*json.Unmarshalers) json.Options {
 	return json.JoinOptions(
 		json.RejectUnknownMembers(true),
 		json.WithUnmarshalers(json.JoinUnmarshalers(append(more,
-			Element[string](MaxTexts), NotNull[*string](), NotNull[[]string](), NotNull[*int](), NotNull[bool](),
+			Element[string](MaxTexts), NotNull[*string](), NotNull[[]string](), NotNull[*int](),
+			NotNull[bool](),
 		)...)),
 	)
 }
@@ -74,12 +77,16 @@ func ExplainJSON(err error) error {
 		case errors.Is(bad, io.ErrUnexpectedEOF):
 			return Refuse(CodeMalformedJSON, "", "unexpected end of JSON")
 		}
-		return Refuse(CodeMalformedJSON, fieldOf(bad.JSONPointer), fmt.Sprintf("invalid JSON at byte %d: %v", bad.ByteOffset, bad.Err))
+		return Refuse(
+			CodeMalformedJSON, fieldOf(bad.JSONPointer),
+			fmt.Sprintf("invalid JSON at byte %d: %v", bad.ByteOffset, bad.Err),
+		)
 	}
 	if bad, ok := errors.AsType[*json.SemanticError](err); ok {
 		field := fieldOf(bad.JSONPointer)
 		switch {
-		case errors.Is(bad, errTooMany): // the error names the first value too many, as in "posts[5000]"
+		// the error names the first value too many, as in "posts[5000]"
+		case errors.Is(bad, errTooMany):
 			last := max(0, strings.LastIndexByte(field, '['))
 			most := strings.Trim(field[last:], "[]")
 			return TooManyValues(field[:last], most)
@@ -89,9 +96,14 @@ func ExplainJSON(err error) error {
 			return Refuse(CodeInvalidType, field, "null is not allowed")
 		}
 		if want := typeName(bad.GoType); want == wholeNumber && bad.JSONKind == jsontext.KindNumber {
-			return Refuse(CodeInvalidType, field, "must be a whole number in plain digits, and not as large or as small as this one")
+			return Refuse(
+				CodeInvalidType, field,
+				"must be a whole number in plain digits, and not as large or as small as this one",
+			)
 		}
-		return Refuse(CodeInvalidType, field, "must be "+typeName(bad.GoType)+", not "+kindName(bad.JSONKind))
+		return Refuse(
+			CodeInvalidType, field, "must be "+typeName(bad.GoType)+", not "+kindName(bad.JSONKind),
+		)
 	}
 	return Unreadable(err)
 }

@@ -51,7 +51,9 @@ func Query(k *Call, known ...string) (url.Values, error) {
 	}
 	values, err := url.ParseQuery(k.Request().URL.RawQuery)
 	if err != nil {
-		return nil, Refuse(CodeMalformedQuery, "", "the query must be name=value pairs, percent-encoded and joined by &")
+		return nil, Refuse(
+			CodeMalformedQuery, "", "the query must be name=value pairs, percent-encoded and joined by &",
+		)
 	}
 	for _, name := range slices.Sorted(maps.Keys(values)) {
 		switch {
@@ -89,7 +91,9 @@ func MediaType(r *http.Request, wanted ...string) (string, error) {
 	encoding := r.Header.Get(echo.HeaderContentEncoding)
 	switch {
 	case err != nil || !slices.Contains(wanted, given):
-		return "", Refuse(CodeUnsupportedMediaType, "", "Content-Type must be "+strings.Join(wanted, " or "))
+		return "", Refuse(
+			CodeUnsupportedMediaType, "", "Content-Type must be "+strings.Join(wanted, " or "),
+		)
 	case params["charset"] != "" && !strings.EqualFold(params["charset"], "utf-8"):
 		return "", Refuse(CodeUnsupportedMediaType, "", "charset must be utf-8")
 	case encoding != "" && !strings.EqualFold(encoding, "identity"):

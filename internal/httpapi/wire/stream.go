@@ -27,7 +27,10 @@ type StreamConn struct {
 // NewStreamConn returns the connection of a request. idle is how long the client may stall.
 func NewStreamConn(k *Call, idle time.Duration) *StreamConn {
 	s := &StreamConn{
-		call: k, ctx: k.Request().Context(), control: http.NewResponseController(k.Response().Writer), idle: idle,
+		call:    k,
+		ctx:     k.Request().Context(),
+		control: http.NewResponseController(k.Response().Writer),
+		idle:    idle,
 	}
 	// A read that waits for the client does not notice the end of the context.
 	s.watched = context.AfterFunc(s.ctx, s.stopReading)
@@ -95,7 +98,9 @@ func (s *StreamConn) ExpectWrite() error {
 }
 
 // WaitForever removes the time limit of writes until the next one.
-func (s *StreamConn) WaitForever() error { return supported(s.control.SetWriteDeadline(time.Time{})) }
+func (s *StreamConn) WaitForever() error {
+	return supported(s.control.SetWriteDeadline(time.Time{}))
+}
 
 // Send writes lines and flushes them.
 func (s *StreamConn) Send(lines []byte) error {
@@ -133,7 +138,8 @@ func supported(err error) error {
 // TakeTime extends the time for writing the answer beyond the server's write timeout. Read timeouts
 // need no change: they end with the body, and the server still notices a client that leaves.
 func TakeTime(k *Call, d time.Duration) error {
-	if err := supported(http.NewResponseController(k.Response().Writer).SetWriteDeadline(time.Now().Add(d))); err != nil {
+	control := http.NewResponseController(k.Response().Writer)
+	if err := supported(control.SetWriteDeadline(time.Now().Add(d))); err != nil {
 		return fmt.Errorf("extend the write deadline: %w: %w", ErrGone, err)
 	}
 	return nil
