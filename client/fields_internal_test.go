@@ -53,16 +53,22 @@ func fullPost() Post {
 	}
 }
 
-// described fails t unless got are the names of the fields at a path of the OpenAPI document.
-func described(t *testing.T, got []string, paths ...string) {
+// described returns the schemas of the OpenAPI document.
+func described(t *testing.T) schematest.OpenAPI {
 	t.Helper()
 	document, err := openapi.Document(activity.BuiltinKinds())
 	if err != nil {
 		t.Fatal(err)
 	}
+	return schematest.ReadOpenAPI(t, document)
+}
+
+// wantNames fails t unless got are the names of the fields at the paths of the schemas.
+func wantNames(t *testing.T, schemas schematest.OpenAPI, got []string, paths ...string) {
+	t.Helper()
 	var want []string
 	for _, path := range paths {
-		want = append(want, schematest.ReadOpenAPI(t, document).Names(path)...)
+		want = append(want, schemas.Names(path)...)
 	}
 	slices.Sort(want)
 	slices.Sort(got)
@@ -98,9 +104,10 @@ func TestEveryFieldIsSent(t *testing.T) {
 	}
 	whole, object := encoded()
 	schematest.Complete(t, whole)
-	described(t, schematest.NamesAt(object), "FilterRequest")
-	described(t, schematest.NamesAt(object, "posts"), "FilterRequest.posts")
-	described(t, schematest.NamesAt(object, "posts", "actors"), "FilterRequest.posts.actors")
+	schemas := described(t)
+	wantNames(t, schemas, schematest.NamesAt(object), "FilterRequest")
+	wantNames(t, schemas, schematest.NamesAt(object, "posts"), "FilterRequest.posts")
+	wantNames(t, schemas, schematest.NamesAt(object, "posts", "actors"), "FilterRequest.posts.actors")
 	check := func(field string) {
 		message, changed := encoded()
 		if proto.Equal(message, whole) && field != "Answer" { // a message always asks for dropped posts
@@ -132,7 +139,7 @@ func TestEveryFanoutFieldIsSent(t *testing.T) {
 	}
 	whole, object := encoded()
 	schematest.Complete(t, whole, "Facet.posts") // a fan-out is about one post
-	described(t, schematest.NamesAt(object), "FanoutRequest")
+	wantNames(t, described(t), schematest.NamesAt(object), "FanoutRequest")
 	check := func(field string) {
 		message, changed := encoded()
 		if proto.Equal(message, whole) || reflect.DeepEqual(changed, object) {
@@ -225,9 +232,11 @@ func TestEveryFieldIsReceived(t *testing.T) {
 
 // TestAnswersAreDescribed: answers in JSON have the names of the OpenAPI document.
 func TestAnswersAreDescribed(t *testing.T) {
-	described(t, schematest.JSONNames[Feed](), "FilterAnswer", "DroppedAnswer")
-	described(t, schematest.JSONNames[Dropped](), "FilterAnswer.dropped", "DroppedAnswer.dropped")
-	described(t, schematest.JSONNames[Degraded](), "Degraded")
-	described(t, schematest.JSONNames[Fanout](), "FanoutAnswer")
-	described(t, schematest.JSONNames[DroppedViewer](), "FanoutAnswer.dropped")
+	schemas := described(t)
+	wantNames(t, schemas, schematest.JSONNames[Feed](), "FilterAnswer", "DroppedAnswer")
+	wantNames(t, schemas, schematest.JSONNames[Dropped](),
+		"FilterAnswer.dropped", "DroppedAnswer.dropped")
+	wantNames(t, schemas, schematest.JSONNames[Degraded](), "Degraded")
+	wantNames(t, schemas, schematest.JSONNames[Fanout](), "FanoutAnswer")
+	wantNames(t, schemas, schematest.JSONNames[DroppedViewer](), "FanoutAnswer.dropped")
 }
