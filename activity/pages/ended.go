@@ -25,7 +25,8 @@ func (cm *committer) endLoop() {
 			return
 		}
 		more := cm.removeEnded()
-		if wait = endInterval/2 + rand.N(endInterval); more { //nolint:gosec // keeps processes out of step
+		wait = endInterval/2 + rand.N(endInterval) //nolint:gosec // keeps processes out of step
+		if more {
 			wait = 0
 		}
 	}
