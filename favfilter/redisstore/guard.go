@@ -62,8 +62,9 @@ func Guard(client redis.UniversalClient, log *slog.Logger) *Breakers {
 	all := &Breakers{nodes: make(map[string]weak.Pointer[guard])}
 	if c, ok := client.(*redis.ClusterClient); ok {
 		sometimes := &rate.Sometimes{Interval: reloadPause}
-		// in the background
-		reload := func(ctx context.Context) { sometimes.Do(func() { c.ReloadState(ctx) }) }
+		reload := func(ctx context.Context) {
+			sometimes.Do(func() { c.ReloadState(ctx) }) // reloads in the background
+		}
 		c.OnNewNode(func(node *redis.Client) {
 			node.AddHook(all.add(newGuard(node.Options().Addr, log, reload)))
 		})
@@ -120,15 +121,12 @@ func newGuard(addr string, log *slog.Logger, failed func(context.Context)) *guar
 	log = log.With("addr", addr)
 	return &guard{
 		addr: addr, failed: failed,
-		node: newCircuit(
-			log, isFailure, "a Redis node failed and is left alone for a while", "a Redis node is back",
-		),
-		reads: newCircuit(
-			log, isRefusal, "a Redis node refuses reads", "a Redis node takes reads again",
-		),
-		writes: newCircuit(
-			log, isRefusal, "a Redis node refuses writes", "a Redis node takes writes again",
-		),
+		node: newCircuit(log, isFailure,
+			"a Redis node failed and is left alone for a while", "a Redis node is back"),
+		reads: newCircuit(log, isRefusal,
+			"a Redis node refuses reads", "a Redis node takes reads again"),
+		writes: newCircuit(log, isRefusal,
+			"a Redis node refuses writes", "a Redis node takes writes again"),
 	}
 }
 
@@ -275,8 +273,9 @@ type circuit struct {
 // when it closes.
 func newCircuit(log *slog.Logger, fails func(error) bool, opened, closed string) *circuit {
 	c := &circuit{fails: fails}
+	pause := guardPause*4/5 + rand.N(guardPause*2/5) //nolint:gosec // it may be predictable
 	c.breaker = gobreaker.NewTwoStepCircuitBreaker[struct{}](gobreaker.Settings{
-		Timeout:      guardPause*4/5 + rand.N(guardPause*2/5), //nolint:gosec // the pause may be predictable
+		Timeout:      pause,
 		ReadyToTrip:  func(c gobreaker.Counts) bool { return c.ConsecutiveFailures >= guardFailures },
 		IsSuccessful: func(err error) bool { return !fails(err) },
 		IsExcluded:   saysNothing,
