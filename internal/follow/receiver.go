@@ -184,8 +184,7 @@ func (i *intake) take(ctx context.Context, c change) error {
 	case errors.Is(err, errJump):
 		return refused(
 			CodeSnapshotNeeded, "%v: if the server is another, take a new snapshot (%s, after %s)",
-			err,
-			c.arrival.describe(), i.at.last.describe(),
+			err, c.arrival.describe(), i.at.last.describe(),
 		)
 	case err != nil:
 		return refused(
@@ -255,7 +254,8 @@ func (i *intake) finish(ctx context.Context) error {
 	if err := i.flush(ctx); err != nil {
 		return err
 	}
-	if err := i.sweep(ctx, i.receiver.mapper.tables.Kinds(), activity.SourceChange{Reading: true}); err != nil {
+	kinds := i.receiver.mapper.tables.Kinds()
+	if err := i.sweep(ctx, kinds, activity.SourceChange{Reading: true}); err != nil {
 		return err
 	}
 	i.at.reading = false
@@ -349,9 +349,8 @@ func (i *intake) add(ctx context.Context, c change, reading bool) error {
 func (i *intake) truncate(ctx context.Context, c change) error {
 	var kinds []string
 	for _, t := range c.tables {
-		if slices.ContainsFunc(i.receiver.mapper.tables, func(o Table) bool {
-			return o.Kind == t.Kind && o.Table != t.Table
-		}) {
+		gives := func(o Table) bool { return o.Kind == t.Kind && o.Table != t.Table }
+		if slices.ContainsFunc(i.receiver.mapper.tables, gives) {
 			return refused(CodeSnapshotNeeded,
 				"%s was truncated, and other tables give the kind %s: take a new snapshot", t.Table, t.Kind)
 		}
@@ -386,7 +385,7 @@ func (i *intake) change(
 			after, err, refused = nil, nil, bad
 		}
 	}
-	// where PostgreSQL has no old value, Debezium has 0 or ""
+	// Where PostgreSQL has no old value, Debezium has 0 or "".
 	if before != nil && err == nil && !skip {
 		_, _, err = i.receiver.mapper.gives(t, before)
 		if bad, invalid := errors.AsType[*rowError](err); invalid {
