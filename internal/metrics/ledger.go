@@ -20,12 +20,9 @@ func (r *Registry) Ledger() ledger.Around {
 			Help: "Ledger calls that failed, unless cancelled by the caller.",
 		},
 		"operation", "record", "keys", "each_row", "sequence", "changed", "place", "layouts",
-		"begin_layout",
-		"switch_layout", "leave_layout", "dedicate", "release", "ended", "list",
-		"list_naming", "lookup", "counts", "owned",
-		"all", "naming", "declare", "kinds", "ping",
-		"agree",
-		"lease", "renew", "start_over", "settle", "follow", "unfollow", "sources",
+		"begin_layout", "switch_layout", "leave_layout", "dedicate", "release", "ended", "list",
+		"list_naming", "lookup", "counts", "owned", "all", "naming", "declare", "kinds", "ping",
+		"agree", "lease", "renew", "start_over", "settle", "follow", "unfollow", "sources",
 	)
 	return func(ctx context.Context, c *ledger.Call, next func(ctx context.Context) error) error {
 		start := time.Now()
@@ -37,15 +34,14 @@ func (r *Registry) Ledger() ledger.Around {
 		}
 		_, followed := errors.AsType[*ledger.FollowedError](counted)
 		switch {
-		// the caller left, the ledger did not fail
-		case counted == nil, errors.Is(counted, context.Canceled):
+		case counted == nil:
+		case errors.Is(counted, context.Canceled): // the caller left, the ledger did not fail
 		case errors.Is(counted, ledger.ErrLargePage): // an answer: read it in parts
 		case errors.Is(counted, ledger.ErrGone): // an answer: the page has no users
 		case errors.Is(counted, ledger.ErrLayoutBusy): // an answer: another process changes the layouts
 		case followed: // an answer: a source alone writes the kind
-		// to a follower
 		case errors.Is(counted, ledger.ErrHeld), errors.Is(counted, ledger.ErrFenced),
-			errors.Is(counted, ledger.ErrStrayRow):
+			errors.Is(counted, ledger.ErrStrayRow): // an answer to a follower
 		default:
 			failed.WithLabelValues(c.Operation).Inc()
 		}
