@@ -77,10 +77,10 @@ type Kind struct {
 	Roles []string
 
 	// Over names the kinds that a kind with the effect Keep overrules: one-way kinds that drop, or
-	// [Lists] for all that lists drop. A
-	// post is not dropped for an id if the user has the kind with that id, or, if the kind targets
-	// another facet, with any of the post's ids. All ids of a post's content count as one. The
-	// ledger confirms it for each feed: a false positive would show what must be dropped.
+	// [Lists] for all that lists drop. A post is not dropped for an id if the user has the kind with
+	// that id, or, if the kind targets another facet, with any of the post's ids. All ids of a post's
+	// content count as one. The ledger confirms it for each feed: a false positive would show what
+	// must be dropped.
 	Over []string
 
 	// Reverse makes the kind two-way, for kinds whose targets are users: the target's page then

@@ -50,7 +50,7 @@ func (c *tally) record(activities []Activity, outcomes []Outcome) {
 func (r *reader) Stats() Stats {
 	evicted, damaged := make(map[string]uint64), make(map[string]uint64)
 	for kind, windows := range r.windows {
-		s := windows.Stats()
+		s := windows.Losses()
 		evicted[kind], damaged[kind] = s.Evicted, s.Damaged
 	}
 	r.tally.mu.Lock()

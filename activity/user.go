@@ -90,9 +90,8 @@ func (r *Recorder) exportRows(
 // bit of them remains. A page that could not be rebuilt is stale, and is not used before a rebuild.
 //
 // DeleteUser returns the number of activities removed, also with an error, and the kinds whose
-// activities it left, because a source alone writes them. After an error some are
-// left: call DeleteUser again, of any Recorder. Activities recorded with the user meanwhile may
-// stay.
+// activities it left, because a source alone writes them. After an error some are left: call
+// DeleteUser again, of any Recorder. Activities recorded with the user meanwhile may stay.
 //
 // Windows of kinds that this Recorder does not have stay until they end.
 func (r *Recorder) DeleteUser(

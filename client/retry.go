@@ -3,18 +3,18 @@ package client
 import (
 	"context"
 	"errors"
-	"math/rand/v2"
 	"net"
 	"sync"
 	"time"
+
+	"github.com/feedfilter/feedfilter/internal/pause"
 )
 
 const (
-	// firstPause limits the random pause before the second attempt. The limit doubles with each
-	// attempt.
-	firstPause = 100 * time.Millisecond
-	// longPause limits every random pause.
-	longPause = 3 * time.Second
+	// firstPause is the mean of the pause before the second attempt. It doubles with each attempt, up
+	// to longPause.
+	firstPause = 50 * time.Millisecond
+	longPause  = 1500 * time.Millisecond
 
 	// longestWait is the longest Retry-After for which the client waits.
 	longestWait = 30 * time.Second
@@ -54,25 +54,18 @@ func (c *Client) again(ctx context.Context, call *call, attempts int, err error)
 		call.once && !hadNoEffect(err) {
 		return false
 	}
-	pause := rand.N(min(firstPause<<(attempts-1), longPause)) //nolint:gosec // it only spreads load
+	wait := pause.About(pause.Doubled(firstPause, longPause, attempts))
 	if answered, ok := errors.AsType[*Error](err); ok && answered.RetryAfter > 0 {
 		if answered.RetryAfter > longestWait {
 			return false
 		}
-		pause = answered.RetryAfter + rand.N(firstPause) //nolint:gosec // it only spreads load
+		wait = answered.RetryAfter + pause.About(firstPause)
 	}
-	if end, ok := ctx.Deadline(); ok && time.Until(end) <= pause {
+	if end, ok := ctx.Deadline(); ok && time.Until(end) <= wait {
 		return false
 	}
-	if !c.budget.take(0) { // last, so that only a retry costs something
-		return false
-	}
-	select {
-	case <-time.After(pause):
-		return true
-	case <-ctx.Done():
-		return false
-	}
+	// The budget comes last, so that only a retry costs something.
+	return c.budget.take(0) && pause.Sleep(ctx, wait)
 }
 
 // mayHelp reports whether another attempt after err may have another outcome.

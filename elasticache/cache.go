@@ -12,7 +12,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"math/rand/v2"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -23,6 +22,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/elasticache"
 	"github.com/aws/aws-sdk-go-v2/service/secretsmanager"
 	"github.com/aws/smithy-go/logging"
+
+	"github.com/feedfilter/feedfilter/internal/pause"
 )
 
 // These errors distinguish the failures of this package, whose errors wrap them.
@@ -35,7 +36,7 @@ var (
 )
 
 const (
-	// refreshInterval is the time between two descriptions of a cache, plus or minus a fifth.
+	// refreshInterval is the mean time between two descriptions of a cache.
 	refreshInterval = 5 * time.Minute
 	// refreshPause is the minimum time between two descriptions caused by failed connections.
 	refreshPause = 10 * time.Second
@@ -190,9 +191,8 @@ func (c *Cache) describeFirst(ctx context.Context) error {
 		ctx, cancel = context.WithTimeout(ctx, 2*describeTimeout)
 		defer cancel()
 	}
-	pause := openPause
 	before, recalled := c.recall()
-	for {
+	for failures := 1; ; failures++ {
 		timeout := describeTimeout
 		if recalled {
 			timeout = recallAfter
@@ -218,10 +218,9 @@ func (c *Cache) describeFirst(ctx context.Context) error {
 			c.failed() // makes refresh ask AWS soon
 			return nil
 		}
-		if !sleep(ctx, pause) {
+		if !pause.Sleep(ctx, pause.About(pause.Doubled(openPause, refreshPause, failures))) {
 			return err
 		}
-		pause = min(2*pause, refreshPause)
 		c.log.WarnContext(
 			ctx, "the cache cannot be described yet", "cache", c.config.String(), "error", err,
 		)
@@ -232,21 +231,6 @@ func (c *Cache) describeFirst(ctx context.Context) error {
 func (c *Cache) use(d description) {
 	c.opened, c.told = d, d
 	c.now.Store(&d)
-}
-
-// sleep waits for about d, and reports whether ctx has not ended by then. It does not start a wait
-// that would outlast ctx.
-func sleep(ctx context.Context, d time.Duration) bool {
-	d = d*4/5 + rand.N(d*2/5) //nolint:gosec // a predictable pause is one too
-	if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) <= d {
-		return false
-	}
-	select {
-	case <-time.After(d):
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }
 
 // usable returns an error if clients could not connect with d.
@@ -269,9 +253,9 @@ func (c *Cache) refresh(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-time.After(interval*4/5 + rand.N(interval*2/5)): //nolint:gosec // no secret
+		case <-time.After(pause.About(interval)):
 		case <-c.asked:
-			if wait := refreshPause - time.Since(last); wait > 0 && !sleep(ctx, wait) {
+			if wait := refreshPause - time.Since(last); wait > 0 && !pause.Sleep(ctx, pause.About(wait)) {
 				return
 			}
 		}

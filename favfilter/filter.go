@@ -87,9 +87,8 @@ type Config struct {
 //   - Remove of a key that was never added is a no-op, except for the same share of false
 //     positives. Each of those clears bits of keys that were added, and loses 4.9 of them.
 //   - A key whose bits are all in regions shared with other keys is [Stuck]: it stays reported. The
-//     share of stuck keys depends on how full the page was. It is 0.01
-//     % on a page filled once to half of its capacity, 0.1 % at three quarters and 1 % on a full
-//     page.
+//     share of stuck keys depends on how full the page was. It is 0.01 % on a page filled once to
+//     half of its capacity, 0.1 % at three quarters and 1 % on a full page.
 //   - A page whose keys are replaced over and over grows even if its number of keys stays the same.
 //     Collision bits are never cleared, stuck keys take up room, and only the newest layer takes
 //     new keys. The bits of a page kept half full take 4 KiB at first. Until all keys have been

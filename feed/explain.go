@@ -66,8 +66,8 @@ type Reason struct {
 
 // Explain returns what a feed of viewer with the lists does with post and why, for every kind that
 // the Recorder has. It asks the ledger about the reasons, in one query for the viewer and one for
-// each list. Errors are as those of [Filter], and a
-// [*activity.NoLedgerError] if there is no ledger.
+// each list. Errors are as those of [Filter], and a [*activity.NoLedgerError] if there is no
+// ledger.
 //
 // A post without an ID stands for all posts of its author. Explain then returns everything between
 // the two users, because kinds look at the author in every role. Dropped reports whether any of it

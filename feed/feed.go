@@ -1,4 +1,5 @@
-// Package feed decides which candidates of a feed a viewer sees.
+// Package feed decides which candidates of a feed a viewer sees, and which viewers must not get a
+// new post. It also explains why a feed drops a post or keeps it.
 package feed
 
 import (

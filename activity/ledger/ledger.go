@@ -7,7 +7,7 @@
 // layout changes no row.
 //
 // A ledger is a SQLite file, which one process at a time uses, or a schema of a PostgreSQL
-// database, which any number of processes share. The files sqlite*.go, postgres*.go and
+// database, which any number of processes share. The files sqlite*.go, postgres*.go, ping.go and
 // migrations/ hold the code that differs between the two: see database.go.
 package ledger
 

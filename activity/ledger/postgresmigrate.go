@@ -76,7 +76,7 @@ func connectWithRetry(ctx context.Context, config *pgx.ConnConfig) (conn *pgx.Co
 			return conn, nil
 		}
 		_, answered := errors.AsType[*pgconn.PgError](err)
-		if !answered || !pause(ctx, classify(err), try) {
+		if !answered || !again(ctx, classify(err), try) {
 			return nil, err
 		}
 	}

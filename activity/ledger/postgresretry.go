@@ -4,13 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/feedfilter/feedfilter/internal/pause"
 )
 
 // failure tells whether an error allows a retry.
@@ -62,19 +63,11 @@ func classify(err error) failure {
 	return lasting
 }
 
-// pause waits before another try, and reports whether there is one.
-func pause(ctx context.Context, f failure, try int) bool {
+// again waits before another try, and reports whether there is one.
+func again(ctx context.Context, f failure, try int) bool {
 	tries := map[failure]int{lasting: 1, conflict: conflictTries, unusable: connectionTries}[f]
-	if try+1 >= tries {
-		return false
-	}
-	long := min(firstPause<<try, longestPause)
-	select {
-	case <-time.After(long/2 + rand.N(long)): //nolint:gosec // need not be unpredictable
-		return true
-	case <-ctx.Done():
-		return false
-	}
+	return try+1 < tries &&
+		pause.Sleep(ctx, pause.About(pause.Doubled(firstPause, longestPause, try+1)))
 }
 
 // attempt runs do on a connection of the pool. It retries failures that may be temporary, on
@@ -98,7 +91,7 @@ func (d *postgresDatabase) attempt(
 		if _, replaced := errors.AsType[*replacedError](err); replaced {
 			d.reset()
 		}
-		if err == nil || ctx.Err() != nil || !pause(ctx, f, try) {
+		if err == nil || ctx.Err() != nil || !again(ctx, f, try) {
 			return err
 		}
 	}

@@ -98,7 +98,7 @@ func (u postgresURL) checkPooler(ctx context.Context, conn *pgx.Conn) error {
 		if err != nil || !held {
 			return err
 		}
-		if !pause(limited, conflict, try) {
+		if !again(limited, conflict, try) {
 			return fmt.Errorf(
 				"a session's lock is still held after the end of its connection: %s", wantSessions,
 			)

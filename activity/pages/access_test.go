@@ -124,7 +124,7 @@ func TestSlowPollIsLogged(t *testing.T) {
 		log.want(t, "polls of 0.8 s")
 		over.delay.Store(int64(1400 * time.Millisecond))
 		time.Sleep(4 * time.Second) // some parts of a poll have been read
-		log.want(t, "a long poll", `level=INFO msg="every page's sequence is read from the ledger`)
+		log.want(t, "a long poll", `level=INFO msg="many pages have changed in the ledger`)
 		over.delay.Store(0)
 		time.Sleep(10 * time.Second)
 		log.want(t, "it has ended", `level=INFO msg="the ledger can be read again"`)

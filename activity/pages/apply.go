@@ -3,7 +3,6 @@ package pages
 import (
 	"context"
 	"fmt"
-	"math/rand/v2"
 	"sync"
 	"time"
 
@@ -11,6 +10,7 @@ import (
 
 	"github.com/feedfilter/feedfilter/activity/ledger"
 	"github.com/feedfilter/feedfilter/favfilter"
+	"github.com/feedfilter/feedfilter/internal/pause"
 )
 
 // applier brings pages in the store to the sequences of transactions.
@@ -150,6 +150,12 @@ func (a *applier) apply(ctx context.Context, batches []favfilter.Batch) []favfil
 	return a.storage.store.Apply(ctx, batches)
 }
 
+// How long one wait for another process's changes takes.
+const (
+	firstWait   = time.Millisecond
+	longestWait = 256 * time.Millisecond
+)
+
 // mend brings the page of b to the required sequence after the store answered res. A page that is a
 // few changes behind most likely waits for another process. Waiting for it takes less time than a
 // rebuild, and is all that helps while the ledger cannot be read.
@@ -161,8 +167,8 @@ func (a *applier) mend(
 		tries, near = 12, 1024
 	}
 	for i := 0; res.State == favfilter.Behind && b.Sequence-res.Header.Sequence <= near; i++ {
-		pause := time.Millisecond << min(i, 8) / 2
-		turn, end := context.WithTimeout(ctx, pause+rand.N(2*pause)) //nolint:gosec // no secret
+		wait := pause.Doubled(firstWait, longestWait, i+1)
+		turn, end := context.WithTimeout(ctx, pause.About(wait))
 		if i >= tries {
 			err := a.rebuilder.remake(turn, page, b.Sequence, reason)
 			if err == nil || turn.Err() == nil && !ledgerDown(err) {

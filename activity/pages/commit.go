@@ -226,8 +226,8 @@ func (cm *committer) approachTo(writes []*write, receipt ledger.Receipt) approac
 // then have their sequences. A page that needs more calls continues in a queue of its own, and so
 // does one that has a queue from an earlier group. Writes to other pages do not wait for those.
 //
-// Groups reach a page in the order of their transactions. So the writers of one process never leave
-// a gap in a page's sequences.
+// Groups reach a page in the order of their transactions. So they leave no gap in its sequences,
+// unless others write to it, too: a [Bulk], a move of a user, or another process.
 func (cm *committer) settle(g *group) {
 	for before := range g.await {
 		<-before

@@ -18,8 +18,8 @@ const deleteBatch = 1000
 // page whose rebuild failed is stale, and is not used until it is rebuilt.
 //
 // DeleteUser returns the number of changes, also with an error, and the followed kinds of rows that
-// are left to their source. After an error some rows may be
-// left: call DeleteUser again, in any process. Rows that are written during the call may stay.
+// are left to their source. After an error some rows may be left: call DeleteUser again, in any
+// process. Rows that are written during the call may stay.
 func (p *Pages) DeleteUser(
 	ctx context.Context, user string,
 ) (deleted int, left []string, err error) {

@@ -4,23 +4,28 @@
 // [Pages] writes changes to the ledger first, and acknowledges them once every page that they touch
 // has them. Each page carries the sequence of its last change. Pages knows the required sequence of
 // every page, from its own writes and by polling the ledger. It rebuilds a page from the ledger if
-// the page is missing, stale, damaged, overfull or jammed. There is no other kind of repair.
+// the page is missing, stale, damaged, foreign, ahead, overfull or jammed. There is no other kind
+// of repair.
 //
 // # Types
 //
-// [Pages] records, reads and deletes. Four types are for those who need more: [Bulk] imports,
-// [Scrubber] compares pages with the ledger, [Grower] changes their number, and [Inspector] shows
-// what is in them. [Alone] has pages without a ledger. The rows are those of package ledger. What
-// the kind of a row means for a feed is unknown here.
+// Six types do all the work: [Pages], [Bulk], [Scrubber], [Grower], [Inspector] and [Alone]. All
+// other exported types are their configurations, arguments and results.
+//
+// Pages records, reads and deletes. Four types are for those who need more: Bulk imports, Scrubber
+// compares pages with the ledger, Grower changes their number, and Inspector shows what is in them.
+// Alone has pages without a ledger. The rows are those of package ledger. What the kind of a row
+// means for a feed is unknown here.
 //
 // # Changes of the layout
 //
 // While one layout replaces another, a process that has not polled since the switch may still look
 // for a user on the old page. It finds one of three things: the old page as it was at the switch, a
 // closed page, or none. Each write closes the old page before it is acknowledged, so an open one
-// lacks no acknowledged write. For a closed or missing page the reader polls. The ledger refuses to
-// rebuild the old page. A process that cannot reach the ledger returns an [*UnavailableError] for
-// users of a closed page.
+// lacks no acknowledged write. If the page cannot be closed, the write is acknowledged late: by
+// then every process has polled. For a closed or missing page the reader polls. The ledger refuses
+// to rebuild the old page. A process that cannot reach the ledger returns an [*UnavailableError]
+// for users of a closed page.
 //
 // # Dedicated pages
 //

@@ -6,7 +6,7 @@ import (
 )
 
 const (
-	// reasonChanged is the reason of a page that lacked a change, which was on its way or is lost.
+	// reasonChanged is the reason of a page that may lack a change, which is on its way or lost.
 	reasonChanged = "changed"
 	// reasonResidue is the reason of a page in which removals left too many bits of keys.
 	reasonResidue = "residue"
@@ -120,9 +120,10 @@ func (q *dueQueue) take(now int64) (pages []PageAt, reason string) {
 }
 
 // arrivalTime returns when a change that is on its way to a page must be there, as elapsed. Each
-// process can then have polled, and a call of the store takes no longer.
+// process can then have polled, and a call of the store takes no longer. Were it earlier, each
+// process would rebuild what the others write while the store is slow.
 func (c core) arrivalTime() int64 {
-	return c.life.Elapsed() + int64(min(c.known.Interval(), applyTimeout))
+	return c.life.Elapsed() + int64(max(c.known.Interval(), applyTimeout))
 }
 
 // expectChanges lists pages that other processes changed. If a change does not arrive in time, its

@@ -2,10 +2,10 @@ package pages
 
 import (
 	"context"
-	"math/rand/v2"
 	"time"
 
 	"github.com/feedfilter/feedfilter/activity/ledger"
+	"github.com/feedfilter/feedfilter/internal/pause"
 )
 
 const (
@@ -25,7 +25,7 @@ func (cm *committer) endLoop() {
 			return
 		}
 		more := cm.removeEnded()
-		wait = endInterval/2 + rand.N(endInterval) //nolint:gosec // keeps processes out of step
+		wait = pause.About(endInterval)
 		if more {
 			wait = 0
 		}

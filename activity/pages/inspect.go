@@ -126,8 +126,8 @@ func (p *PageInside) Agrees() bool {
 // scrub.
 //
 // It reads the whole page and all its rows, some 100 MiB for a large page, so two pages are
-// inspected at once, and other calls wait. Errors are [ErrNoPage],
-// an [*UnavailableError], or that of ctx.
+// inspected at once, and other calls wait. Errors are [ErrNoPage], an [*UnavailableError], or that
+// of ctx.
 func (in *Inspector) InspectPage(ctx context.Context, number uint32) (*PageInside, error) {
 	if !in.layout.InUse(number) {
 		return nil, fmt.Errorf("inspect page %d: %w", number, ErrNoPage)

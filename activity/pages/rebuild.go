@@ -14,6 +14,7 @@ import (
 	"github.com/feedfilter/feedfilter/activity/ledger"
 	"github.com/feedfilter/feedfilter/favfilter"
 	"github.com/feedfilter/feedfilter/internal/admission"
+	"github.com/feedfilter/feedfilter/internal/pause"
 )
 
 const (
@@ -40,8 +41,7 @@ type rebuilds struct {
 	onRebuild func(reason string, took time.Duration, err error) // Config.OnRebuild; may be nil
 }
 
-// rebuilder rebuilds pages from the ledger. It holds pages in this process: those that the store
-// did not take, and those that feeds have read.
+// rebuilder rebuilds pages from the ledger. It holds pages in this process: see [heldPages].
 type rebuilder struct {
 	core
 
@@ -114,8 +114,8 @@ func (b *rebuilds) done(number uint32, err error, took time.Duration, now int64)
 	f := b.failed[number]
 	f.err = err
 	if f.times > 0 || took >= cheapFailure {
-		pause := min(firstPause<<max(0, min(f.times-1, 16)), longestPause)
-		f.until = now + int64(max(pause, min(took, costlyPause)))
+		wait := pause.Doubled(firstPause, longestPause, f.times)
+		f.until = now + int64(max(wait, min(took, costlyPause)))
 	}
 	f.times++
 	f.slow = f.slow || errors.Is(err, context.DeadlineExceeded)

@@ -322,7 +322,7 @@ func TestScrubPace(t *testing.T) {
 			t.Errorf("%d alarms because of one page in %d", s.Alarms, scrubChunk)
 		}
 		lose(2)
-		if n := store.in(pages/(rate*lossSpeed)*time.Second + 2*time.Second); n < pages {
+		if n := store.in(pages/(rate*lossSpeed)*time.Second + 5*time.Second); n < pages {
 			t.Errorf("%d pages compared after a loss, want all %d", n, pages)
 		}
 		usual()
@@ -342,7 +342,7 @@ func TestScrubPace(t *testing.T) {
 			lose()
 		}
 		// The scrub looks again before it takes a page for lost.
-		time.Sleep(pages/(rate*lossSpeed)*time.Second + p.known.Interval() + 2*time.Second)
+		time.Sleep(pages/(rate*lossSpeed)*time.Second + 5*time.Second)
 		if s := p.Stats(); s.Alarms != 2 || s.Found["behind"] != pages {
 			t.Errorf("%d alarms after all pages were set back, found %v", s.Alarms, s.Found)
 		}
@@ -420,7 +420,7 @@ func (s *delayedStore) Apply(ctx context.Context, batches []favfilter.Batch) []f
 	return s.Store.Apply(ctx, batches)
 }
 
-// A change whose writer died before it reached the page is there within three polls, without any
+// A change whose writer died before it reached the page is there within five polls, without any
 // View. So is a second one, which comes while the background work waits for the first.
 func TestSweep(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -447,7 +447,7 @@ func TestSweep(t *testing.T) {
 				must(t, err)
 				die(2*round + 2)
 			}
-			time.Sleep(3 * p.known.Interval())
+			time.Sleep(5 * p.known.Interval())
 			synctest.Wait()
 			p.wantWhole(t)
 		}

@@ -37,10 +37,10 @@ func (sc *Scrubber) workDue(s *scrub, now int64) bool {
 	return len(pages) > 0
 }
 
-// lookLater takes the pages that lack changes, or all of them, from those found at fault, and has
-// them looked at again. A change may be on its way to the page, or a new page to the store, as in
-// an import, or if the changes of a source come fast. If it does not arrive, its writer has died,
-// or the store lost it.
+// lookLater removes stale and missing pages from those found at fault, and has them looked at
+// again. A change may be on its way to the page, or a new page to the store, as in an import, or if
+// the changes of a source come fast. If it does not arrive, its writer has died or cannot reach the
+// store, or the store lost it.
 func (sc *Scrubber) lookLater(found []faultyPage) (others []faultyPage) {
 	from := sc.arrivalTime()
 	for _, m := range found {

@@ -74,10 +74,10 @@ func TestStats(t *testing.T) {
 		damaged := uint64(0)
 		want := func() {
 			t.Helper()
-			if got := other.Stats(); got != (seen.Stats{Evicted: 4}) {
+			if got := other.Losses(); got != (seen.Losses{Evicted: 4}) {
 				t.Errorf("%+v of the other kind", got)
 			}
-			if got := w.Stats(); got != (seen.Stats{Damaged: damaged}) {
+			if got := w.Losses(); got != (seen.Losses{Damaged: damaged}) {
 				t.Errorf("%+v, want %d damaged", got, damaged)
 			}
 			if lines := strings.Count(log.String(), `msg="a window is damaged and counts as empty" kind=read error=`); lines != int(damaged) {

@@ -69,7 +69,7 @@ func TestFormatGolden(t *testing.T) {
 	}
 }
 
-// goldenTwo is a string of format version 2: goldenWindow's, with its first key added again.
+// goldenTwo is a string of format version 2: that of goldenBytes, with its first key added again.
 const goldenTwo = "464153020c06eebd01020304050607080000000280dddb01" +
 	"0491fb1d0b0203010b0304010d0305" + "008b0102" + // four runs
 	"b3cd06369a6d367463b33d1b" + "0100"

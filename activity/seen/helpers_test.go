@@ -73,10 +73,10 @@ func (x *rig) id() favfilter.PageID { return x.windows.ID(user) }
 // whether it was new, and how many keys were evicted.
 func (x *rig) write(keys []favfilter.Hash, times ...time.Time) (fresh []bool, evicted int) {
 	x.t.Helper()
-	before := x.windows.Stats().Evicted
+	before := x.windows.Losses().Evicted
 	fresh, err := writeTo(x.windows, x.now, keys, times...)
 	must(x.t, err)
-	return fresh, int(x.windows.Stats().Evicted - before)
+	return fresh, int(x.windows.Losses().Evicted - before)
 }
 
 // writeTo adds keys to the user's window.

@@ -12,7 +12,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"math/rand/v2"
 	"slices"
 	"strconv"
 	"sync"
@@ -22,6 +21,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/feedfilter/feedfilter/favfilter"
+	"github.com/feedfilter/feedfilter/internal/pause"
 )
 
 const (
@@ -98,8 +98,8 @@ type Windows struct {
 	evicted, damaged atomic.Uint64
 }
 
-// Stats are counts since the windows were opened.
-type Stats struct {
+// Losses are counts since the windows were opened.
+type Losses struct {
 	Evicted uint64 // keys forgotten early, because the most keys of their owner were newer
 	Damaged uint64 // reads of damaged windows, which count as empty
 }
@@ -194,9 +194,9 @@ func (ws *Windows) Forget(ctx context.Context, owner string) error {
 	return nil
 }
 
-// Stats returns the current counts.
-func (ws *Windows) Stats() Stats {
-	return Stats{Evicted: ws.evicted.Load(), Damaged: ws.damaged.Load()}
+// Losses returns the current counts.
+func (ws *Windows) Losses() Losses {
+	return Losses{Evicted: ws.evicted.Load(), Damaged: ws.damaged.Load()}
 }
 
 // ID returns the id under which a store keeps the window of the owner with the given hash, the H1
@@ -315,6 +315,12 @@ func (ws *Windows) write(
 	return fresh, nil
 }
 
+// Pauses of a writer that others have overtaken.
+const (
+	firstPause   = time.Millisecond / 2
+	longestPause = 32 * time.Millisecond
+)
+
 var errContended = errors.New("other writers changed it each time")
 
 // swap replaces the window under id by what change makes of it. It begins again if another writer
@@ -325,8 +331,9 @@ func (ws *Windows) swap(
 	change func(*Window) (next favfilter.Replacement, changed bool),
 ) (err error) {
 	for round := range rounds {
-		if err := pause(ctx, round); err != nil {
-			return err
+		// A pause lets the writers that overtook this one finish.
+		if round > 0 && !pause.Sleep(ctx, pause.About(pause.Doubled(firstPause, longestPause, round))) {
+			return cmp.Or(ctx.Err(), context.DeadlineExceeded)
 		}
 		if w == nil {
 			if w, err = ws.load(ctx, id, now); err != nil {
@@ -376,19 +383,4 @@ func (ws *Windows) partEnd(t time.Time) int64 {
 		return 0
 	}
 	return (ms/ws.part + 1) * ws.part
-}
-
-// pause pauses before another attempt, so that the writers that overtook this one can finish.
-// attempts is how often they did.
-func pause(ctx context.Context, attempts int) error {
-	if attempts == 0 {
-		return nil
-	}
-	longest := time.Millisecond << min(attempts-1, 6)
-	select {
-	case <-time.After(rand.N(longest)): //nolint:gosec // no secret
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }

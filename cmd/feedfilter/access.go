@@ -14,7 +14,7 @@ import (
 	"sync"
 
 	"github.com/feedfilter/feedfilter/internal/access"
-	"github.com/feedfilter/feedfilter/internal/httpapi"
+	"github.com/feedfilter/feedfilter/internal/httpapi/limits"
 )
 
 const (
@@ -107,7 +107,7 @@ func (f *authFlags) checkExposure(
 
 // accessControl stands between the listeners and the handlers.
 type accessControl struct {
-	access       httpapi.Access
+	access       limits.Access
 	certificates *access.Certificates // nil: plain HTTP
 	warnings     []string
 	watches      sync.WaitGroup

@@ -8,7 +8,7 @@ import (
 	"net/http"
 	"sync"
 
-	"github.com/feedfilter/feedfilter/internal/httpapi"
+	"github.com/feedfilter/feedfilter/internal/httpapi/limits"
 )
 
 // connectionLimit limits open connections. At the limit, a new connection replaces the one that has
@@ -122,7 +122,7 @@ type limitedConn struct {
 func withConnection(ctx context.Context, conn net.Conn) context.Context {
 	if c, secure := limitedOf(conn); c != nil {
 		c.secure = secure // before the first byte is read
-		return httpapi.WithConnection(ctx, c.work)
+		return limits.WithConnection(ctx, c.work)
 	}
 	return ctx
 }

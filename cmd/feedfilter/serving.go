@@ -16,6 +16,7 @@ import (
 	"github.com/feedfilter/feedfilter/internal/doctor"
 	"github.com/feedfilter/feedfilter/internal/follow"
 	"github.com/feedfilter/feedfilter/internal/httpapi"
+	"github.com/feedfilter/feedfilter/internal/httpapi/ops"
 	"github.com/feedfilter/feedfilter/internal/sampler"
 )
 
@@ -267,8 +268,8 @@ func (r *running) live() liveSettings {
 }
 
 // about describes the parts of a service with these flags, without addresses.
-func (f *dataFlags) about() httpapi.About {
-	a := httpapi.About{Version: thisVersion().Version, PageStore: "memory"}
+func (f *dataFlags) about() ops.About {
+	a := ops.About{Version: thisVersion().Version, PageStore: "memory"}
 	a.Ledger, _, _ = strings.Cut(f.ledgerURL(), ":")
 	if a.Ledger == "postgresql" {
 		a.Ledger = "postgres"

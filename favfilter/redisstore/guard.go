@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"math/rand/v2"
 	"net"
 	"slices"
 	"sync"
@@ -16,6 +15,8 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/sony/gobreaker/v2"
 	"golang.org/x/time/rate"
+
+	"github.com/feedfilter/feedfilter/internal/pause"
 )
 
 // ErrUnavailable is wrapped by the errors of commands that a guarded client did not send, see
@@ -26,7 +27,7 @@ var errPanic = errors.New("sending the command panicked")
 
 const (
 	guardFailures = 5           // successive failures that open a breaker
-	guardPause    = time.Second // plus or minus a fifth
+	guardPause    = time.Second // on average
 	reloadPause   = 250 * time.Millisecond
 )
 
@@ -273,9 +274,8 @@ type circuit struct {
 // when it closes.
 func newCircuit(log *slog.Logger, fails func(error) bool, opened, closed string) *circuit {
 	c := &circuit{fails: fails}
-	pause := guardPause*4/5 + rand.N(guardPause*2/5) //nolint:gosec // it may be predictable
 	c.breaker = gobreaker.NewTwoStepCircuitBreaker[struct{}](gobreaker.Settings{
-		Timeout:      pause,
+		Timeout:      pause.About(guardPause),
 		ReadyToTrip:  func(c gobreaker.Counts) bool { return c.ConsecutiveFailures >= guardFailures },
 		IsSuccessful: func(err error) bool { return !fails(err) },
 		IsExcluded:   saysNothing,

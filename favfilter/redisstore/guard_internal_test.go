@@ -48,7 +48,7 @@ func givenUp() *node {
 	n := newNode()
 	n.err = refused()
 	_ = n.doTimes(5)
-	time.Sleep(guardPause*6/5 + 1)
+	time.Sleep(guardPause*3/2 + 1)
 	return n
 }
 
@@ -84,7 +84,7 @@ func TestGuardGivesUpAfterFiveFailures(t *testing.T) {
 		if op, ok := errors.AsType[*net.OpError](err); ok {
 			t.Errorf("the error wraps %v", op)
 		}
-		time.Sleep(guardPause*4/5 - 1)
+		time.Sleep(guardPause/2 - 1)
 		if err := n.do(); !errors.Is(err, ErrUnavailable) || n.sent != 5 {
 			t.Errorf("before the pause is over: %v; %d sent", err, n.sent)
 		}
@@ -100,7 +100,7 @@ func TestGuardProbes(t *testing.T) {
 		if err := n.do(); !errors.Is(err, ErrUnavailable) {
 			t.Errorf("after a probe that failed: %v", err)
 		}
-		time.Sleep(guardPause*6/5 + 1)
+		time.Sleep(guardPause*3/2 + 1)
 		n.err = nil
 		// While a probe is in flight, no other is sent.
 		answered, began := make(chan struct{}), make(chan struct{})
@@ -197,7 +197,7 @@ func TestGuardPanic(t *testing.T) {
 			}()
 			_ = n.guard.do(context.Background(), func(context.Context) (err, access error) { panic("mad") })
 		}()
-		time.Sleep(guardPause*6/5 + 1)
+		time.Sleep(guardPause*3/2 + 1)
 		n.err = nil
 		if err := n.do(); err != nil {
 			t.Errorf("after a panic: %v", err)
@@ -254,7 +254,7 @@ func TestGuardTriesReadsAfterTheNode(t *testing.T) {
 		for range guardFailures {
 			n.pipeline(reads)
 		}
-		time.Sleep(guardPause * 6 / 5)
+		time.Sleep(guardPause * 3 / 2)
 		n.err = refused()
 		_ = n.doTimes(guardFailures) // other commands, which open the breaker of the node
 		for range 3 {
@@ -263,7 +263,7 @@ func TestGuardTriesReadsAfterTheNode(t *testing.T) {
 			}
 		}
 		n.err = nil
-		time.Sleep(guardPause*6/5 + 1)
+		time.Sleep(guardPause*3/2 + 1)
 		for i := range 3 {
 			if !n.pipeline(reads) {
 				t.Errorf("read %d is not sent although both pauses are over", i)
@@ -364,7 +364,7 @@ func TestGuardRefusals(t *testing.T) {
 			if r, w := open.Open(); r["host:1"] != (stops == reads) || w["host:1"] != (stops == writes) {
 				t.Errorf("%q: open %v, for writes %v", text, r, w)
 			}
-			time.Sleep(guardPause*6/5 + 1)
+			time.Sleep(guardPause*3/2 + 1)
 			for range 2 {
 				if !n.pipeline(asked) {
 					t.Errorf("%q: after the pause, and an answer, commands are not sent", text)

@@ -4,13 +4,13 @@ import (
 	"context"
 	_ "embed"
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/feedfilter/feedfilter/favfilter"
+	"github.com/feedfilter/feedfilter/internal/pause"
 )
 
 const (
@@ -115,11 +115,17 @@ func (s *Store) send(ctx context.Context, kind string, all []command) []*redis.C
 		access, patience = writes, resendWritesFor
 	}
 	exec(ctx, pipe, access)
-	pause, end := resendPause, time.Now().Add(patience)
+	waits, end := 0, time.Now().Add(patience)
 	for range resendLimit {
 		again, wait := notNow(all, cmds)
-		if s.once || len(again) == 0 || wait && (time.Now().After(end) || !sleep(ctx, &pause)) {
+		if s.once || len(again) == 0 || wait && time.Now().After(end) {
 			break
+		}
+		if wait {
+			waits++
+			if !pause.Sleep(ctx, pause.About(pause.Doubled(resendPause, resendPauseLimit, waits))) {
+				break
+			}
 		}
 		for _, i := range again {
 			args := all[i].args
@@ -165,20 +171,4 @@ func notNow(all []command, cmds []*redis.Cmd) (again []int, wait bool) {
 		}
 	}
 	return again, wait
-}
-
-// sleep pauses for half of *pause to all of it, and doubles *pause. It returns false, without a
-// pause, if ctx would end first.
-func sleep(ctx context.Context, pause *time.Duration) bool {
-	d := *pause/2 + rand.N(*pause/2) //nolint:gosec // the pause may be predictable
-	*pause = min(2**pause, resendPauseLimit)
-	if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) <= d {
-		return false
-	}
-	select {
-	case <-time.After(d):
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }

@@ -6,10 +6,14 @@ import (
 	"time"
 
 	"github.com/feedfilter/feedfilter/favfilter"
+	"github.com/feedfilter/feedfilter/internal/pause"
 )
 
-// swapPause is the first pause of a writer that was overtaken by another one.
-const swapPause = time.Millisecond
+// Pauses of a writer that was overtaken by another one.
+const (
+	firstSwapPause   = time.Millisecond
+	longestSwapPause = 256 * time.Millisecond
+)
 
 var errNoProgress = errors.New("other writers changed the page each time")
 
@@ -17,9 +21,10 @@ var errNoProgress = errors.New("other writers changed the page each time")
 // ones. This takes two round trips, whatever the number of keys and pages. Batches that other
 // writers overtake are tried again until ctx ends, with random pauses.
 func (s *Store) swap(ctx context.Context, pending []change) {
-	for pause := swapPause; len(pending) > 0; {
+	for overtaken := 1; len(pending) > 0; overtaken++ {
 		pending = s.swapRound(ctx, pending)
-		if len(pending) > 0 && !sleep(ctx, &pause) {
+		wait := pause.About(pause.Doubled(firstSwapPause, longestSwapPause, overtaken))
+		if len(pending) > 0 && !pause.Sleep(ctx, wait) {
 			for _, c := range pending {
 				*c.result = favfilter.Result{Err: s.failed("swap", errNoProgress, c.ID)}
 			}

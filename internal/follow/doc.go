@@ -12,17 +12,18 @@
 // less. So a stream begins where the source believes that the ledger is, and what the ledger has is
 // checked and skipped.
 //
-// The lease, a row of the ledger, says which process may write. It has a fence that grows with each
-// owner, and every transaction of a follower requires its own fence and the position that it
-// continues from. A follower that was stopped for an hour can therefore write nothing.
+// The lease, a row of the ledger, says which process may write. It has a fence that grows each time
+// a process takes the lease. Every transaction that records changes requires the fence of its lease
+// and the position that it continues from. A follower that was stopped for an hour can therefore
+// write nothing.
 //
 // # Parts
 //
 // A [Follower] has the lease, and decides whether to stream, to read the tables whole or to stop.
-// While it streams, four goroutines work. The receiver decodes messages (stream.go, decode.go). The
-// applier gathers their changes in a [group], and records it (apply.go). The watcher looks at the
-// catalog (watch.go), and the auditor compares tables and ledger (audit.go). They tell each other
-// in [progress] how far they are.
+// One goroutine renews the lease. While the follower streams, four more work. The receiver decodes
+// messages (stream.go, decode.go). The applier gathers their changes in a [group], and records it
+// (apply.go). The watcher looks at the catalog (watch.go), and the auditor compares tables and
+// ledger (audit.go). They tell each other in [progress] how far they are.
 //
 // A [Receiver] records events, and runs nothing. Both map rows to activities in the same way
 // ([mapper]), do the same about rows that are not valid ([invalidRows]), and have the same figures.
@@ -50,11 +51,11 @@
 //
 // # Proof
 //
-// Once a day, and at once for --resync, an audit reads the tables beside the stream ([auditor]). It
-// reads them at one position of the log, and compares them when the ledger has all up to there.
-// What the stream changes after that position is left out ([touched]). The applier records what
-// differs, and when the audit began, which is part of the position. A full read is the same read
-// and comparison without a stream ([reading]).
+// Once a day by default, and at once for --resync, an audit reads the tables beside the stream
+// ([auditor]). It reads them at one position of the log, and compares them when the ledger has all
+// up to there. What the stream changes after that position is left out ([touched]). The applier
+// records what differs, and when the audit began, which is part of the position. A full read is the
+// same read and comparison without a stream ([reading]).
 //
 // # An example
 //

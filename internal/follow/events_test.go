@@ -388,7 +388,7 @@ func TestSweepIsRepeated(t *testing.T) {
 	s.want(t, recorded(1), marked("true", last))
 	src, err := s.recorder.Follow(t.Context(), "app", "events", s.mapper.tables.Kinds(), time.Hour, false)
 	must(t, err)
-	i := newIntake(s.Receiver, src)
+	i := newDelivery(s.Receiver, src)
 	for range 2 {
 		must(t, i.sweep(t.Context(), s.mapper.tables.Kinds(), activity.SourceChange{Reading: true}))
 		s.wantHas(t, "block 1 2")

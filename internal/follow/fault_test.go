@@ -53,8 +53,8 @@ func TestFollowSourceDown(t *testing.T) {
 	a.wantMapped()
 }
 
-// A column that is not mapped may come and go. Without a mapped one, the follower stops where it
-// is, and reads the tables once the column is back.
+// A column that is not mapped may come and go. Without a mapped one, the follower stops, and reads
+// the tables once the column is back.
 func TestFollowSchemaChanges(t *testing.T) {
 	t.Parallel()
 	a := newApp(t)

@@ -165,6 +165,13 @@ func (a *app) soonTrue(what, sql string) {
 	})
 }
 
+// freed waits until a stopped follower's slot is free. The server process of its stream notices a
+// little later that the client has gone.
+func (a *app) freed(f *Follower) {
+	a.t.Helper()
+	a.soonTrue("the slot to be free", `SELECT NOT active FROM pg_replication_slots WHERE slot_name = '`+f.source.name+`'`)
+}
+
 // A full read is interrupted, once the ledger has some rows or all. The next process goes on with
 // the slot, and does not wait for transactions that are open by then. Each change takes effect
 // once, whether the tables had it when they were read or not.

@@ -26,13 +26,13 @@ type Receiver struct {
 	now         func() time.Time
 }
 
-// NewReceiver returns a receiver that records through rec. Of the options, it needs Name and
+// NewReceiver returns a receiver that records through d. Of the options, it needs Name and
 // Tables, and takes Kinds, Skip, Log and HashID.
-func NewReceiver(rec *activity.Recorder, o Options) *Receiver {
-	o = o.withDefaults(rec)
+func NewReceiver(d *activity.Recorder, o Options) *Receiver {
+	o = o.withDefaults(d)
 	r := &Receiver{
 		name:        o.Name,
-		recorder:    rec,
+		recorder:    d,
 		mapper:      newMapper(o.Tables, o.Kinds),
 		fingerprint: o.Tables.fingerprint(o.Kinds),
 		figures:     newFigures(o.Tables),
@@ -71,25 +71,25 @@ func (r *Receiver) Receive(ctx context.Context, events Events) (Received, error)
 	if err != nil {
 		return Received{}, pages.Unavailable("ledger", err)
 	}
-	i := newIntake(r, src)
-	err = i.settle(ctx)
+	d := newDelivery(r, src)
+	err = d.settle(ctx)
 	for _, c := range changes {
 		if err != nil {
 			break
 		}
-		err = at(c.index, i.take(ctx, c))
+		err = at(c.index, d.take(ctx, c))
 	}
 	if err == nil {
-		err = i.flush(ctx)
+		err = d.flush(ctx)
 	}
 	if err == nil {
 		err = src.Reach(ctx)
 	}
 	r.figures.active.Store(err == nil)
 	if _, invalid := errors.AsType[*activity.InvalidError](err); invalid {
-		return i.got, err
+		return d.got, err
 	}
-	return i.got, pages.Unavailable("ledger", err)
+	return d.got, pages.Unavailable("ledger", err)
 }
 
 // change is an event that concerns the tables.
@@ -139,8 +139,8 @@ func at(index int, err error) error {
 	return err
 }
 
-// intake records the events of a call.
-type intake struct {
+// delivery records the events of a call.
+type delivery struct {
 	receiver *Receiver
 	source   *activity.Source
 	at       eventPosition // after pending; without tables: the ledger's is not one of them
@@ -149,140 +149,140 @@ type intake struct {
 	got      Received
 }
 
-func newIntake(r *Receiver, src *activity.Source) *intake {
-	i := &intake{receiver: r, source: src}
+func newDelivery(r *Receiver, src *activity.Source) *delivery {
+	d := &delivery{receiver: r, source: src}
 	at, ok := parseEventPosition(src.Position)
 	switch {
 	case src.Position == "":
-		i.at.tables = r.fingerprint
+		d.at.tables = r.fingerprint
 	case !ok:
-		i.why = "the ledger's position is not one of events of this version"
+		d.why = "the ledger's position is not one of events of this version"
 	case at.tables != r.fingerprint:
-		i.why = "the file of tables has changed"
+		d.why = "the file of tables has changed"
 	default:
-		i.at = at
+		d.at = at
 	}
-	return i
+	return d
 }
 
 // take adds what an event says.
-func (i *intake) take(ctx context.Context, c change) error {
+func (d *delivery) take(ctx context.Context, c change) error {
 	switch {
 	case c.Op == "r" && c.snapshot != "incremental":
-		return i.takeRead(ctx, c)
-	case i.at.tables == "":
-		return refused(CodeSnapshotNeeded, "%s: take a new snapshot", i.why)
+		return d.takeRead(ctx, c)
+	case d.at.tables == "":
+		return refused(CodeSnapshotNeeded, "%s: take a new snapshot", d.why)
 	case c.Op == "r":
-		return i.takeChunk(ctx, c)
+		return d.takeChunk(ctx, c)
 	}
-	next := i.at
-	isNew, err := next.pass(c.arrival, i.receiver.now())
-	i.at.follows = next.follows
+	next := d.at
+	isNew, err := next.pass(c.arrival, d.receiver.now())
+	d.at.follows = next.follows
 	switch {
 	case errors.Is(err, errEqual), errors.Is(err, errMany):
 		return refused(activity.CodeInvalidPosition, "%v (%s)", err, c.arrival.describe())
 	case errors.Is(err, errJump):
 		return refused(
 			CodeSnapshotNeeded, "%v: if the server is another, take a new snapshot (%s, after %s)",
-			err, c.arrival.describe(), i.at.last.describe(),
+			err, c.arrival.describe(), d.at.last.describe(),
 		)
 	case err != nil:
 		return refused(
-			CodeSnapshotNeeded, "%v (%s, after %s)", err, c.arrival.describe(), i.at.last.describe(),
+			CodeSnapshotNeeded, "%v (%s, after %s)", err, c.arrival.describe(), d.at.last.describe(),
 		)
 	case !isNew:
-		i.got.Replayed++
+		d.got.Replayed++
 		return nil
-	case i.at.reading: // a snapshot that did not say that it ended
-		if err := i.finish(ctx); err != nil {
+	case d.at.reading: // a snapshot that did not say that it ended
+		if err := d.finish(ctx); err != nil {
 			return err
 		}
 		next.reading = false
 	}
 	if c.Op == "t" {
-		err = i.truncate(ctx, c)
+		err = d.truncate(ctx, c)
 	} else {
-		err = i.add(ctx, c, false)
+		err = d.add(ctx, c, false)
 	}
-	i.at = next
+	d.at = next
 	return err
 }
 
 // takeRead adds a row of a snapshot. Rows of one that has ended, or that was interrupted before the
 // last one began, arrive late: the ledger has what came after them.
-func (i *intake) takeRead(ctx context.Context, c change) error {
-	i.at.follows = false
+func (d *delivery) takeRead(ctx context.Context, c change) error {
+	d.at.follows = false
 	switch of, at := c.Source.snapshot(); {
-	case i.at.reads(of):
-	case i.at.over(of):
-		i.got.Replayed++
+	case d.at.reads(of):
+	case d.at.over(of):
+		d.got.Replayed++
 		return nil
 	default:
-		if err := i.flush(ctx); err != nil {
+		if err := d.flush(ctx); err != nil {
 			return err
 		}
-		if err := i.source.StartOver(ctx); err != nil {
+		if err := d.source.StartOver(ctx); err != nil {
 			return err
 		}
-		i.at.tables = i.receiver.fingerprint
-		i.at.begin(of, at)
+		d.at.tables = d.receiver.fingerprint
+		d.at.begin(of, at)
 	}
-	err := i.add(ctx, c, true)
+	err := d.add(ctx, c, true)
 	if err == nil && c.snapshot == "last" {
-		err = i.finish(ctx)
+		err = d.finish(ctx)
 	}
 	return err
 }
 
 // takeChunk adds a row of an incremental snapshot, which stands nowhere in the log. Beside another
 // snapshot, it is one of its rows: only the log ends that.
-func (i *intake) takeChunk(ctx context.Context, c change) error {
-	i.at.follows = false
+func (d *delivery) takeChunk(ctx context.Context, c change) error {
+	d.at.follows = false
 	_, at := c.Source.snapshot()
 	mark := c.mark(at.String())
-	if i.at.chunk.has(mark) {
-		i.got.Replayed++
+	if d.at.chunk.has(mark) {
+		d.got.Replayed++
 		return nil
 	}
-	i.at.chunk = i.at.chunk.with(mark, maxChunk)
-	return i.add(ctx, c, i.at.reading)
+	d.at.chunk = d.at.chunk.with(mark, maxChunk)
+	return d.add(ctx, c, d.at.reading)
 }
 
 // finish ends the reading of a snapshot: what none of its rows gives is removed. The position says
 // so at the end, so this can be repeated from the beginning.
-func (i *intake) finish(ctx context.Context) error {
-	if err := i.flush(ctx); err != nil {
+func (d *delivery) finish(ctx context.Context) error {
+	if err := d.flush(ctx); err != nil {
 		return err
 	}
-	kinds := i.receiver.mapper.tables.Kinds()
-	if err := i.sweep(ctx, kinds, activity.SourceChange{Reading: true}); err != nil {
+	kinds := d.receiver.mapper.tables.Kinds()
+	if err := d.sweep(ctx, kinds, activity.SourceChange{Reading: true}); err != nil {
 		return err
 	}
-	i.at.reading = false
-	if err := i.flush(ctx); err != nil {
+	d.at.reading = false
+	if err := d.flush(ctx); err != nil {
 		return err
 	}
-	i.receiver.figures.snapshots.Add(1)
-	return i.settle(ctx)
+	d.receiver.figures.snapshots.Add(1)
+	return d.settle(ctx)
 }
 
 // settle forgets what a snapshot needed, between its end and the next change.
-func (i *intake) settle(ctx context.Context) error {
-	if !i.at.last.snapshot || i.at.reading {
+func (d *delivery) settle(ctx context.Context) error {
+	if !d.at.last.snapshot || d.at.reading {
 		return nil
 	}
-	return i.source.Settle(ctx, i.source.Position)
+	return d.source.Settle(ctx, d.source.Position)
 }
 
 // sweep makes the change c of each activity of the kinds.
-func (i *intake) sweep(ctx context.Context, kinds []string, c activity.SourceChange) error {
+func (d *delivery) sweep(ctx context.Context, kinds []string, c activity.SourceChange) error {
 	var group []activity.SourceChange
 	record := func() error {
-		err := i.source.Record(ctx, i.source.Position, group)
+		err := d.source.Record(ctx, d.source.Position, group)
 		group = group[:0]
 		return err
 	}
-	err := i.receiver.recorder.Export(ctx, "", func(a activity.Activity) error {
+	err := d.receiver.recorder.Export(ctx, "", func(a activity.Activity) error {
 		if !slices.Contains(kinds, a.Kind) {
 			return nil
 		}
@@ -299,38 +299,38 @@ func (i *intake) sweep(ctx context.Context, kinds []string, c activity.SourceCha
 }
 
 // flush records the pending changes, and the position after them.
-func (i *intake) flush(ctx context.Context) error {
-	if i.at.tables == "" {
+func (d *delivery) flush(ctx context.Context) error {
+	if d.at.tables == "" {
 		return nil
 	}
-	to := i.at.text()
-	if len(i.pending) == 0 && to == i.source.Position {
+	to := d.at.text()
+	if len(d.pending) == 0 && to == d.source.Position {
 		return nil
 	}
-	err := i.source.Record(ctx, to, i.pending)
+	err := d.source.Record(ctx, to, d.pending)
 	if errors.Is(err, ledger.ErrStrayRow) {
 		return refused(CodeSnapshotNeeded, "an unknown row was changed or deleted: take a new snapshot")
 	}
 	if err == nil {
-		i.pending = nil
+		d.pending = nil
 	}
 	return err
 }
 
 // add adds the changes that an event makes. reading: its row is one of a snapshot.
-func (i *intake) add(ctx context.Context, c change, reading bool) error {
+func (d *delivery) add(ctx context.Context, c change, reading bool) error {
 	at := time.UnixMilli(c.Source.Millis)
 	if c.Source.Millis == 0 {
 		at = time.Now()
 	}
-	count := &i.got.Recorded
+	count := &d.got.Recorded
 	for n, t := range c.tables {
-		changes, err := i.change(c.Event, t, at)
+		changes, err := d.change(c.Event, t, at)
 		if bad, invalid := errors.AsType[*rowError](err); invalid {
-			if err := i.receiver.invalid.refuse(ctx, bad); err != nil {
+			if err := d.receiver.invalid.refuse(ctx, bad); err != nil {
 				return refused(CodeInvalidRow, "%s: %s", bad.clear(), correctRow)
 			}
-			count = &i.got.Skipped
+			count = &d.got.Skipped
 		} else if err != nil {
 			return err
 		}
@@ -339,36 +339,36 @@ func (i *intake) add(ctx context.Context, c change, reading bool) error {
 				changes[k].Added[0].Row = c.hash() + uint64(n)
 			}
 		}
-		i.pending = append(i.pending, changes...)
+		d.pending = append(d.pending, changes...)
 	}
 	*count += min(1, len(c.tables)) // 0: the last of a snapshot, of another table
 	return nil
 }
 
 // truncate ends what a table gives, if no other table gives activities of its kinds.
-func (i *intake) truncate(ctx context.Context, c change) error {
+func (d *delivery) truncate(ctx context.Context, c change) error {
 	var kinds []string
 	for _, t := range c.tables {
 		gives := func(o Table) bool { return o.Kind == t.Kind && o.Table != t.Table }
-		if slices.ContainsFunc(i.receiver.mapper.tables, gives) {
+		if slices.ContainsFunc(d.receiver.mapper.tables, gives) {
 			return refused(CodeSnapshotNeeded,
 				"%s was truncated, and other tables give the kind %s: take a new snapshot", t.Table, t.Kind)
 		}
 		kinds = append(kinds, t.Kind)
 	}
-	if err := i.flush(ctx); err != nil {
+	if err := d.flush(ctx); err != nil {
 		return err
 	}
-	i.got.Recorded++
-	return i.sweep(ctx, kinds, activity.SourceChange{Whole: true})
+	d.got.Recorded++
+	return d.sweep(ctx, kinds, activity.SourceChange{Whole: true})
 }
 
 // change returns the changes of what a table gives. With a [*rowError], which says that the new row
 // is not valid, it returns the changes of all else.
-func (i *intake) change(
+func (d *delivery) change(
 	e *Event, t *Table, at time.Time,
 ) (changes []activity.SourceChange, err error) {
-	skip := i.receiver.invalid.skip
+	skip := d.receiver.invalid.skip
 	var before, after row
 	if e.Op == "u" || e.Op == "d" {
 		before, err = e.row(t, "before", e.Before, nil)
@@ -387,18 +387,18 @@ func (i *intake) change(
 	}
 	// Where PostgreSQL has no old value, Debezium has 0 or "".
 	if before != nil && err == nil && !skip {
-		_, _, err = i.receiver.mapper.gives(t, before)
+		_, _, err = d.receiver.mapper.gives(t, before)
 		if bad, invalid := errors.AsType[*rowError](err); invalid {
 			return nil, incomplete(t, "before is not valid: %v", bad)
 		}
 	}
 	if err == nil && (refused == nil || before != nil) {
-		changes, err = i.receiver.mapper.changes(t, at, before, after)
+		changes, err = d.receiver.mapper.changes(t, at, before, after)
 	}
 	err = cmp.Or(err, refused)
 	if _, invalid := errors.AsType[*rowError](err); err != nil && !invalid {
 		return nil, incomplete(t, "%v", err)
 	}
-	i.receiver.figures.changes[t.Table].add(changes, err)
+	d.receiver.figures.changes[t.Table].add(changes, err)
 	return changes, err
 }

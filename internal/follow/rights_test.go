@@ -79,6 +79,7 @@ func TestFollowMayNotFreeSlot(t *testing.T) {
 	stop := a.start(f)
 	a.after()
 	stop()
+	a.freed(f)
 	owner := a.follower("two") // a superuser
 	conn, err := owner.source.connect(t.Context(), true)
 	must(t, err)

@@ -80,6 +80,7 @@ func TestFollowSlotHeld(t *testing.T) {
 	stop := a.start(f)
 	a.reached()
 	stop()
+	a.freed(f)
 	conn, err := f.source.connect(t.Context(), true)
 	must(t, err)
 	t.Cleanup(func() { _ = conn.Close(context.Background()) })

@@ -16,6 +16,7 @@ import (
 	"github.com/feedfilter/feedfilter/activity"
 	"github.com/feedfilter/feedfilter/internal/access"
 	"github.com/feedfilter/feedfilter/internal/httpapi"
+	"github.com/feedfilter/feedfilter/internal/httpapi/limits"
 )
 
 // tokenEntry returns a token of a file: its name, its scopes, and more fields. The token is its
@@ -241,7 +242,7 @@ func TestStrangersCostNothing(t *testing.T) {
 
 func TestTokenRate(t *testing.T) {
 	tokens, _ := tokensOf(t, tokenEntry("a", "feed:read,activity:write,ops:read", `,"rate":0.001,"burst":5`), tokenEntry("b", "feed:read,ops:read", ""))
-	s := newService(t, httpapi.Config{Access: httpapi.Access{Tokens: tokens}}, nil)
+	s := newService(t, httpapi.Config{Access: limits.Access{Tokens: tokens}}, nil)
 	limited := func(what string, a answer, least, most int) {
 		t.Helper()
 		var after int
@@ -275,7 +276,7 @@ func TestTokenRate(t *testing.T) {
 }
 
 func TestUserRate(t *testing.T) {
-	s := newService(t, httpapi.Config{Access: httpapi.Access{Users: access.NewUsers(access.Rate{PerSecond: 0.01, Burst: 2})}}, nil)
+	s := newService(t, httpapi.Config{Access: limits.Access{Users: access.NewUsers(access.Rate{PerSecond: 0.01, Burst: 2})}}, nil)
 	const feed, explain = `{"viewer":"%s","posts":[]}`, `{"viewer":"%s","post":{"id":"p","author":"2"}}`
 	for i, ask := range []func(user string) answer{
 		func(u string) answer { return s.do(t, "POST", "/v1/feed/filter", fmt.Sprintf(feed, u)) },

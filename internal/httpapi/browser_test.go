@@ -7,11 +7,12 @@ import (
 	"testing"
 
 	"github.com/feedfilter/feedfilter/internal/httpapi"
+	"github.com/feedfilter/feedfilter/internal/httpapi/limits"
 )
 
 // TestHosts sends requests of a web page whose host name leads to this machine (DNS rebinding).
 func TestHosts(t *testing.T) {
-	s := newService(t, httpapi.Config{Access: httpapi.Access{Hosts: []string{"localhost", "feeds.internal"}}}, nil)
+	s := newService(t, httpapi.Config{Access: limits.Access{Hosts: []string{"localhost", "feeds.internal"}}}, nil)
 	addr := s.start(t)
 	for host, good := range map[string]bool{
 		"localhost": true, "localhost:8080": true, "LOCALHOST:1": true, "127.0.0.1": true, "127.0.0.1:8080": true, "[::1]": true, "[::1]:8080": true,

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"testing/iotest"
 
-	"github.com/feedfilter/feedfilter/internal/httpapi/core"
+	"github.com/feedfilter/feedfilter/internal/httpapi/wire"
 )
 
 // feedOf sends a body to the feed route. A negative length sends it without Content-Length.
@@ -18,7 +18,7 @@ func (s *service) feedOf(t *testing.T, body io.Reader, length int) (status int, 
 	t.Helper()
 	r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/v1/feed/filter", body)
 	r.ContentLength = int64(length)
-	r.Header.Set("Content-Type", core.TypeJSON)
+	r.Header.Set("Content-Type", wire.TypeJSON)
 	w := httptest.NewRecorder()
 	s.ServeHTTP(w, r)
 	return w.Code, w.Body.String()
@@ -50,12 +50,12 @@ func TestFeedOneAnswer(t *testing.T) {
 func TestFeedCutOff(t *testing.T) {
 	s := open(t)
 	for body, want := range map[string]string{
-		``:                              core.CodeUnreadableBody,
-		`{"viewer":"u1","posts":[{"id"`: core.CodeUnreadableBody,
-		`{"viewer":"u1","posts":[]}`:    core.CodeUnreadableBody,
-		`{"viewer":1,"posts":`:          core.CodeInvalidType,
-		`{"viewer":"1","viewer":"2"`:    core.CodeDuplicateKey,
-		`{"viewer":"1",]`:               core.CodeMalformedJSON,
+		``:                              wire.CodeUnreadableBody,
+		`{"viewer":"u1","posts":[{"id"`: wire.CodeUnreadableBody,
+		`{"viewer":"u1","posts":[]}`:    wire.CodeUnreadableBody,
+		`{"viewer":1,"posts":`:          wire.CodeInvalidType,
+		`{"viewer":"1","viewer":"2"`:    wire.CodeDuplicateKey,
+		`{"viewer":"1",]`:               wire.CodeMalformedJSON,
 	} {
 		for _, length := range []int{len(body) + 10, -1} {
 			cut := io.MultiReader(strings.NewReader(body), iotest.ErrReader(io.ErrUnexpectedEOF))

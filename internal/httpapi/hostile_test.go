@@ -20,6 +20,7 @@ import (
 
 	"github.com/feedfilter/feedfilter/internal/access"
 	"github.com/feedfilter/feedfilter/internal/httpapi"
+	"github.com/feedfilter/feedfilter/internal/httpapi/limits"
 	"github.com/feedfilter/feedfilter/internal/servertest"
 	"github.com/feedfilter/feedfilter/proto/feedfilter/v1/feedfilterv1connect"
 )
@@ -357,7 +358,7 @@ func TestShares(t *testing.T) {
 
 // TestUserRateCountsLists: each list of a feed, and each user of a fan-out, counts as a call.
 func TestUserRateCountsLists(t *testing.T) {
-	s := newService(t, httpapi.Config{Access: httpapi.Access{Users: access.NewUsers(access.Rate{PerSecond: 0.01, Burst: 3})}}, nil)
+	s := newService(t, httpapi.Config{Access: limits.Access{Users: access.NewUsers(access.Rate{PerSecond: 0.01, Burst: 3})}}, nil)
 	for name, ask := range map[string]func(user string) answer{
 		"feed": func(u string) answer {
 			return s.do(t, "POST", "/v1/feed/filter", fmt.Sprintf(`{"viewer":%q,"posts":[],"lists":["a","b"]}`, u))
@@ -411,7 +412,7 @@ func TestWhoIsTrusted(t *testing.T) {
 		if header != "" {
 			r.Header.Set("Authorization", header)
 		}
-		if !new(httpapi.Access).Trusts(r) || (&httpapi.Access{Tokens: tokens}).Trusts(r) != want {
+		if !new(limits.Access).Trusts(r) || (&limits.Access{Tokens: tokens}).Trusts(r) != want {
 			t.Errorf("%q: want %v", header, want)
 		}
 	}

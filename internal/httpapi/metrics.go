@@ -5,8 +5,9 @@ import (
 
 	"github.com/labstack/echo/v4"
 
-	"github.com/feedfilter/feedfilter/internal/httpapi/core"
+	"github.com/feedfilter/feedfilter/internal/httpapi/operations"
 	"github.com/feedfilter/feedfilter/internal/httpapi/rest"
+	"github.com/feedfilter/feedfilter/internal/httpapi/wire"
 	"github.com/feedfilter/feedfilter/internal/metrics"
 	"github.com/feedfilter/feedfilter/proto/feedfilter/v1/feedfilterv1connect"
 )
@@ -34,7 +35,7 @@ func (m *meters) feedDurations() metrics.Histogram {
 }
 
 // newMeters adds a meter for each route to a registry.
-func newMeters(to *metrics.Registry, routes []core.Route) meters {
+func newMeters(to *metrics.Registry, routes []wire.Route) meters {
 	requests := to.Requests()
 	const other = "other"
 	m := meters{routes: make(map[routeName]*metrics.Route), other: requests.Route(other, other)}
@@ -49,7 +50,7 @@ func newMeters(to *metrics.Registry, routes []core.Route) meters {
 }
 
 // measure adds the metrics of the operations to a registry.
-func measure(o *core.Operations, to *metrics.Registry) {
+func measure(o *operations.Operations, to *metrics.Registry) {
 	to.Load(o.Load)
 	to.Activities(o.Recorder != nil, o.Activities.Stats)
 	to.Sampling(o.Sampler.Stats)

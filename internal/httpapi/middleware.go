@@ -13,7 +13,9 @@ import (
 
 	"github.com/labstack/echo/v4"
 
-	"github.com/feedfilter/feedfilter/internal/httpapi/core"
+	"github.com/feedfilter/feedfilter/internal/httpapi/limits"
+	"github.com/feedfilter/feedfilter/internal/httpapi/operations"
+	"github.com/feedfilter/feedfilter/internal/httpapi/wire"
 	"github.com/feedfilter/feedfilter/internal/opspage"
 )
 
@@ -41,8 +43,8 @@ func (f *front) observe(next echo.HandlerFunc) echo.HandlerFunc {
 		o.Reports.Total.Add(1)
 		c.Response().Header().Set(echo.HeaderXRequestID, requestID(c.Request().Header.Get(echo.HeaderXRequestID)))
 		secure(c.Response().Header(), c.Request())
-		k, procedure := &core.Call{Context: c}, f.paths[c.Path()]
-		core.NoteWork(c.Request().Context(), 0)
+		k, procedure := &wire.Call{Context: c}, f.paths[c.Path()]
+		limits.NoteWork(c.Request().Context(), 0)
 		defer o.Limits.Leave(k)
 		err := o.Access.RightHost(k)
 		if err == nil {
@@ -99,15 +101,15 @@ func guarded(next echo.HandlerFunc, c echo.Context) (err error) {
 // statusOf returns the final status of a request, even if the answer began with another one. For a
 // procedure it is the status that the JSON API has for the same error, because gRPC always answers
 // 200.
-func statusOf(k *core.Call, procedure bool, err error) int {
+func statusOf(k *wire.Call, procedure bool, err error) int {
 	status := k.Response().Status
 	switch {
 	case err == nil:
 		return status
-	case core.Gone(k.Request().Context(), err):
-		return core.StatusGone
+	case wire.Gone(k.Request().Context(), err):
+		return wire.StatusGone
 	case procedure:
-		p := core.Describe(err)
+		p := wire.Describe(err)
 		return p.Status()
 	case status < http.StatusBadRequest:
 		return http.StatusInternalServerError
@@ -116,15 +118,15 @@ func statusOf(k *core.Call, procedure bool, err error) int {
 	}
 }
 
-func (f *front) logRequest(k *core.Call, status int, took time.Duration, err error) {
+func (f *front) logRequest(k *wire.Call, status int, took time.Duration, err error) {
 	ctx, reports := k.Request().Context(), f.operations.Reports
 	suppressed, loud := reports.Loud(k, status, err)
 	f.operations.Access.WriteAudit(k, status, suppressed, loud, err)
 	level := slog.LevelDebug
 	switch {
 	case !loud:
-	case err != nil && core.Describe(err).Code == core.CodeOverloaded: // one warning stands for many
-	case core.Fault(status, err):
+	case err != nil && wire.Describe(err).Code == wire.CodeOverloaded: // one warning stands for many
+	case operations.Fault(status, err):
 		level = slog.LevelError
 	case status >= http.StatusBadRequest:
 		level = slog.LevelInfo
@@ -155,9 +157,9 @@ func errorAttrs(status int, err error) []slog.Attr {
 	if err == nil {
 		return nil
 	}
-	code := core.Describe(err).Code
+	code := wire.Describe(err).Code
 	attrs := []slog.Attr{slog.String("code", code)}
-	if status >= core.StatusGone && code != core.CodeNotYet {
+	if status >= wire.StatusGone && code != wire.CodeNotYet {
 		attrs = append(attrs, slog.Any("error", err))
 	}
 	if p, ok := errors.AsType[*panicError](err); ok {
@@ -200,10 +202,10 @@ func (f *front) unknownPath(path string) error {
 	_, rest, _ := strings.Cut(below, "/")
 	name, _, _ := strings.Cut(rest, "/")
 	if _, known := kinds.Named(name); ofUser && !known && !slices.Contains([]string{"", "preview", "export"}, name) {
-		message += fmt.Sprintf(": the service has no kind %q; GET /v1/kinds lists its kinds", core.Clip(name))
+		message += fmt.Sprintf(": the service has no kind %q; GET /v1/kinds lists its kinds", wire.Clip(name))
 	}
-	if path == "/" && slices.ContainsFunc(f.routes, func(r core.Route) bool { return r.Path == opspage.Path }) {
+	if path == "/" && slices.ContainsFunc(f.routes, func(r wire.Route) bool { return r.Path == opspage.Path }) {
 		message += ": /ops is for operators, /docs describes all paths, /openapi.json does so for programs"
 	}
-	return &core.Problem{Code: core.CodeNotFound, Message: message}
+	return &wire.Problem{Code: wire.CodeNotFound, Message: message}
 }

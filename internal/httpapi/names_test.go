@@ -14,6 +14,7 @@ import (
 	"github.com/feedfilter/feedfilter/activity"
 	"github.com/feedfilter/feedfilter/internal/access"
 	"github.com/feedfilter/feedfilter/internal/httpapi"
+	"github.com/feedfilter/feedfilter/internal/httpapi/limits"
 	feedfilterv1 "github.com/feedfilter/feedfilter/proto/feedfilter/v1"
 	"github.com/feedfilter/feedfilter/proto/feedfilter/v1/feedfilterv1connect"
 )
@@ -95,7 +96,7 @@ func TestBothNames(t *testing.T) {
 	ids := access.NewIDs()
 	results := func(of func(k activity.Kind) string) (all []string) {
 		var log bytes.Buffer
-		s := newService(t, httpapi.Config{Access: httpapi.Access{IDs: ids, Audit: access.NewAudit(&log, access.AuditRefuse, slog.New(slog.DiscardHandler))}}, kinds)
+		s := newService(t, httpapi.Config{Access: limits.Access{IDs: ids, Audit: access.NewAudit(&log, access.AuditRefuse, slog.New(slog.DiscardHandler))}}, kinds)
 		kind := func(name string) string {
 			k, ok := kinds.Named(name)
 			if !ok {

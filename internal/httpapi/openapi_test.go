@@ -19,6 +19,7 @@ import (
 
 	"github.com/feedfilter/feedfilter/activity"
 	"github.com/feedfilter/feedfilter/internal/httpapi"
+	"github.com/feedfilter/feedfilter/internal/httpapi/limits"
 )
 
 // operations returns the operations of the description, by "<METHOD> <path>".
@@ -321,7 +322,7 @@ func (s *service) keepOutOfEachCall(t *testing.T) {
 	tokens, _ := tokensOf(t, tokenEntry("feed", "feed:read", ""), tokenEntry("activity", "activity:write", ""), tokenEntry("ops", "ops:read", ""),
 		tokenEntry("often", "feed:read,activity:write,source:write,ops:read,ops:write", `,"rate":0.001,"burst":1`))
 	closed := &service{
-		Handler:    httpapi.New(httpapi.Config{Activities: s.activities, Access: httpapi.Access{Tokens: tokens, Hosts: []string{"example.com"}}}),
+		Handler:    httpapi.New(httpapi.Config{Activities: s.activities, Access: limits.Access{Tokens: tokens, Hosts: []string{"example.com"}}}),
 		activities: s.activities, contract: s.contractOf(t),
 	}
 	closed.described.Do(func() {})

@@ -14,6 +14,8 @@ import (
 	"github.com/feedfilter/feedfilter/internal/access"
 	"github.com/feedfilter/feedfilter/internal/follow"
 	"github.com/feedfilter/feedfilter/internal/httpapi"
+	"github.com/feedfilter/feedfilter/internal/httpapi/limits"
+	"github.com/feedfilter/feedfilter/internal/httpapi/ops"
 	"github.com/feedfilter/feedfilter/internal/inspect"
 )
 
@@ -60,7 +62,7 @@ func (s *service) lookedAt(t *testing.T) {
 // plain ids.
 func TestOpsPage(t *testing.T) {
 	ids := access.NewIDs()
-	s := populated(t, httpapi.Config{Access: httpapi.Access{IDs: ids}})
+	s := populated(t, httpapi.Config{Access: limits.Access{IDs: ids}})
 	u := s.do(t, "GET", "/v1/ops/users/0", "")
 	number, _ := u.JSON["page"].(float64)
 	a := s.do(t, "GET", fmt.Sprintf("/v1/ops/pages/%d", int(number)), "")
@@ -182,7 +184,7 @@ func TestOpsHealth(t *testing.T) {
 		{Name: "app", Stats: &follow.Stats{Trouble: "there is no table", Behind: 7, Lag: 1.5, Skipped: map[string]uint64{"self": 2}}}, {Name: "other", Followed: true, Proved: time.Unix(1_700_000_000, 0).UTC()},
 	}
 	s := populated(t, httpapi.Config{
-		About: httpapi.About{Version: "v9.9.9", Ledger: "sqlite", PageStore: "memory"}, MaxRequests: 7, Sources: func() []follow.Status { return sources },
+		About: ops.About{Version: "v9.9.9", Ledger: "sqlite", PageStore: "memory"}, MaxRequests: 7, Sources: func() []follow.Status { return sources },
 	})
 	s.lookedAt(t)
 	a := s.do(t, "GET", "/v1/ops/health", "")
@@ -288,7 +290,7 @@ func TestOpsWithoutLedger(t *testing.T) {
 	recorder, err := activity.OpenPlain(t.Context(), activity.PlainConfig{Store: &favfilter.Memory{}, Pages: 64})
 	must(t, err)
 	t.Cleanup(recorder.Close)
-	s := &service{Handler: httpapi.New(httpapi.Config{Activities: recorder, About: httpapi.About{Ledger: "none"}}), activities: recorder}
+	s := &service{Handler: httpapi.New(httpapi.Config{Activities: recorder, About: ops.About{Ledger: "none"}}), activities: recorder}
 	for i := range 100 {
 		s.do(t, "PUT", fmt.Sprintf("/v1/users/%d/hides/p", i), "")
 	}

@@ -19,14 +19,15 @@ import (
 	"github.com/feedfilter/feedfilter/activity/pages"
 	"github.com/feedfilter/feedfilter/favfilter"
 	"github.com/feedfilter/feedfilter/feed"
-	"github.com/feedfilter/feedfilter/internal/httpapi/core"
+	"github.com/feedfilter/feedfilter/internal/httpapi/operations"
 	"github.com/feedfilter/feedfilter/internal/httpapi/rest"
+	"github.com/feedfilter/feedfilter/internal/httpapi/wire"
 	"github.com/feedfilter/feedfilter/internal/openapi"
 )
 
 // describedBy returns the service's routes, and the operations of its description by "<method>
 // <path>" in the form of routes.
-func describedBy(t *testing.T, kinds *activity.Kinds) ([]core.Route, map[string]operation) {
+func describedBy(t *testing.T, kinds *activity.Kinds) ([]wire.Route, map[string]operation) {
 	t.Helper()
 	r, err := activity.OpenPlain(t.Context(), activity.PlainConfig{Store: &favfilter.Memory{}, Pages: 1, Kinds: kinds})
 	if err != nil {
@@ -75,7 +76,7 @@ type parameter struct {
 
 // has reports whether the operation has an answer with the error code.
 func (o operation) has(code string) bool {
-	return strings.Contains(o.Responses[strconv.Itoa((&core.Problem{Code: code}).Status())].Description, "`"+code+"`")
+	return strings.Contains(o.Responses[strconv.Itoa((&wire.Problem{Code: code}).Status())].Description, "`"+code+"`")
 }
 
 // TestEveryRouteIsDescribed: routes and operations are the same. Scopes and common errors in the
@@ -113,10 +114,10 @@ func TestEveryRouteIsDescribed(t *testing.T) {
 		}
 		body := o.Body != nil
 		for code, want := range map[string]bool{
-			core.CodeInternal: true, core.CodeMisdirected: true, core.CodeUnauthenticated: len(r.Scopes) > 0, core.CodeForbidden: len(r.Scopes) > 0,
-			core.CodeRateLimited: len(r.Scopes) > 0, core.CodeCrossOrigin: r.Method != http.MethodGet, core.CodeAuditUnavailable: r.Audited(true),
-			core.CodeOverloaded: !r.Free, core.CodeMalformedJSON: body, core.CodeUnsupportedMediaType: body, core.CodeTooLarge: body,
-			core.CodeUnexpectedBody: !body && o.has(core.CodeTimeout), activity.CodeInvalidID: o.has(activity.CodeInvalidID) || strings.Contains(r.Path, ":"),
+			wire.CodeInternal: true, wire.CodeMisdirected: true, wire.CodeUnauthenticated: len(r.Scopes) > 0, wire.CodeForbidden: len(r.Scopes) > 0,
+			wire.CodeRateLimited: len(r.Scopes) > 0, wire.CodeCrossOrigin: r.Method != http.MethodGet, wire.CodeAuditUnavailable: r.Audited(true),
+			wire.CodeOverloaded: !r.Free, wire.CodeMalformedJSON: body, wire.CodeUnsupportedMediaType: body, wire.CodeTooLarge: body,
+			wire.CodeUnexpectedBody: !body && o.has(wire.CodeTimeout), activity.CodeInvalidID: o.has(activity.CodeInvalidID) || strings.Contains(r.Path, ":"),
 		} {
 			if o.has(code) != want {
 				t.Errorf("%s: the description has the error %s: %t, want %t", route, code, !want, want)
@@ -174,7 +175,7 @@ func TestEveryCodeIsDescribed(t *testing.T) {
 	_, list, _ := strings.Cut(string(text), "\n## Errors\n")
 	for code := range allCodes(t) {
 		about, _ := texts[code].(string)
-		if status := strconv.Itoa((&core.Problem{Code: code}).Status()); !strings.HasPrefix(about, status+": ") {
+		if status := strconv.Itoa((&wire.Problem{Code: code}).Status()); !strings.HasPrefix(about, status+": ") {
 			t.Errorf("openapi.yaml describes the code %q as %q, want its status %s before the text", code, about, status)
 		}
 		if !slices.Contains(values, any(code)) {
@@ -204,10 +205,10 @@ func TestLimitsAreDescribed(t *testing.T) {
 		"DroppedAnswer.properties.dropped.maxItems":  feed.MaxPosts,
 		"DroppedAnswer.properties.next.maximum":      feed.MaxPosts - 1,
 		"List.properties.items.maxItems":             activity.MaxListed,
-		"Posts.properties.posts.maxItems":            core.MaxPosts,
-		"Recorded.properties.recorded.maximum":       core.MaxPosts,
-		"Batch.properties.activities.maxItems":       core.MaxBatch,
-		"Results.properties.results.maxItems":        core.MaxBatch,
+		"Posts.properties.posts.maxItems":            operations.MaxPosts,
+		"Recorded.properties.recorded.maximum":       operations.MaxPosts,
+		"Batch.properties.activities.maxItems":       operations.MaxBatch,
+		"Results.properties.results.maxItems":        operations.MaxBatch,
 		"PreviewRequest.properties.targets.maxItems": activity.MaxPreviewed,
 		"PagesRequest.properties.pages.maximum":      pages.MaxPages,
 		"Pages.properties.pages.maximum":             pages.MaxPages,
@@ -220,27 +221,27 @@ func TestLimitsAreDescribed(t *testing.T) {
 			t.Errorf("%s is %v, want %v", path, got, want)
 		}
 	}
-	_, operations := describedBy(t, activity.BuiltinKinds())
+	_, described := describedBy(t, activity.BuiltinKinds())
 	for route, want := range map[string]struct {
 		param     string
 		low, high float64
 	}{
 		"GET /v1/users/:user/blocks": {"limit", 1, activity.MaxListed},
 	} {
-		p := operations[route].parameter(want.param)
+		p := described[route].parameter(want.param)
 		if p.Schema["minimum"] != want.low || p.Schema["maximum"] != want.high {
 			t.Errorf("%s: the parameter is %v, want %+v", route, p, want)
 		}
 	}
 	text := func(path string) string { return within(t, schemas, path+".description").(string) }
 	for about, numbers := range map[string][]int{
-		text("ID"):                                                       {activity.MaxIDBytes},
-		text("FilterRequest.properties.posts"):                           {feed.MaxIDs},
-		text("Post.properties.facets"):                                   {feed.MaxFacetIDs},
-		text("PageNumber"):                                               {ledger.DedicatedPages},
-		operations["POST /v1/activities"].Text:                           {core.MaxBatch, rest.MaxLine >> 10},
-		operations["DELETE /v1/users/:user"].Text:                        {int(rest.DeleteTimeout.Minutes())},
-		operations["GET /v1/users/:user/blocks"].parameter("limit").Text: {core.DefaultListed},
+		text("ID"):                                                      {activity.MaxIDBytes},
+		text("FilterRequest.properties.posts"):                          {feed.MaxIDs},
+		text("Post.properties.facets"):                                  {feed.MaxFacetIDs},
+		text("PageNumber"):                                              {ledger.DedicatedPages},
+		described["POST /v1/activities"].Text:                           {operations.MaxBatch, rest.MaxLine >> 10},
+		described["DELETE /v1/users/:user"].Text:                        {int(rest.DeleteTimeout.Minutes())},
+		described["GET /v1/users/:user/blocks"].parameter("limit").Text: {operations.DefaultListed},
 	} {
 		for _, n := range numbers {
 			if !slices.Contains(strings.FieldsFunc(strings.ReplaceAll(about, ",", ""), notInNumber), strconv.Itoa(n)) {
@@ -261,13 +262,13 @@ func (o operation) parameter(name string) parameter {
 	return o.Params[i]
 }
 
-// allCodes returns the constants code... of this package, and Code... of activity and
-// activity/pages, from their source.
+// allCodes returns the constants Code... of the packages wire, activity and
+// activity/pages, and of followed events, from their source.
 func allCodes(t *testing.T) map[string]bool {
 	t.Helper()
 	codes := make(map[string]bool)
 	for file, prefix := range map[string]string{
-		"core/errors.go": "Code", "../../activity/errors.go": "Code", "../../activity/pages/errors.go": "Code",
+		"wire/errors.go": "Code", "../../activity/errors.go": "Code", "../../activity/pages/errors.go": "Code",
 		"../follow/events.go": "Code",
 	} {
 		parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, 0)

@@ -1,7 +1,6 @@
 package httpapi
 
 import (
-	"cmp"
 	"context"
 	"log/slog"
 	"net/http"
@@ -14,10 +13,12 @@ import (
 	"github.com/feedfilter/feedfilter/activity"
 	"github.com/feedfilter/feedfilter/internal/access"
 	"github.com/feedfilter/feedfilter/internal/follow"
-	"github.com/feedfilter/feedfilter/internal/httpapi/core"
 	"github.com/feedfilter/feedfilter/internal/httpapi/grpc"
+	"github.com/feedfilter/feedfilter/internal/httpapi/limits"
+	"github.com/feedfilter/feedfilter/internal/httpapi/operations"
 	"github.com/feedfilter/feedfilter/internal/httpapi/ops"
 	"github.com/feedfilter/feedfilter/internal/httpapi/rest"
+	"github.com/feedfilter/feedfilter/internal/httpapi/wire"
 	"github.com/feedfilter/feedfilter/internal/metrics"
 	"github.com/feedfilter/feedfilter/internal/sampler"
 )
@@ -66,7 +67,7 @@ type Config struct {
 	Events *follow.Receiver
 
 	// Access configures who may make which calls. The zero value allows all calls.
-	Access Access
+	Access limits.Access
 
 	// Metrics is the registry that GET /metrics answers with. The service adds its own metrics and
 	// those of the Recorder. Default: a new registry.
@@ -76,28 +77,17 @@ type Config struct {
 	// return. The handler keeps its history with it. Nil: there is no history.
 	Background func(do func(ctx context.Context))
 
-	About About
+	About ops.About
 }
 
 const metricsPath = "/metrics"
-
-// Access configures who may call the service, and how often.
-type Access = core.Access
-
-// About describes the service for people.
-type About = ops.About
-
-// WithConnection returns a context for the requests of a connection; see [core.WithConnection].
-func WithConnection(ctx context.Context, work func(n int)) context.Context {
-	return core.WithConnection(ctx, work)
-}
 
 // Handler answers all routes. Its limit on requests can be changed at any time.
 type Handler struct {
 	http.Handler
 
-	limits  *core.Limits
-	reports *core.Reports
+	limits  *limits.Limits
+	reports *operations.Reports
 	endLong func()
 }
 
@@ -151,7 +141,7 @@ func New(c Config) *Handler {
 // service.
 func NewMonitor(c Config) *Handler {
 	f := newFront(c)
-	f.routes = slices.DeleteFunc(f.routes, func(r core.Route) bool {
+	f.routes = slices.DeleteFunc(f.routes, func(r wire.Route) bool {
 		return !slices.Contains([]string{metricsPath, "/healthz", "/readyz"}, r.Path)
 	})
 	f.procedures.Routes = nil
@@ -166,32 +156,30 @@ func NewMonitor(c Config) *Handler {
 
 // front joins the packages that answer calls.
 type front struct {
-	operations *core.Operations
+	operations *operations.Operations
 	procedures grpc.Handler
 	paths      map[string]bool // of the procedures
 	history    *ops.History
 	profiles   *ops.Profiles
-	routes     []core.Route
+	routes     []wire.Route
 	meters     meters
 }
 
 func newFront(c Config) *front {
-	o := operationsOf(c)
 	registry := c.Metrics
 	if registry == nil {
 		registry = metrics.New(metrics.Settings{})
 	}
-	o.Candidates = registry.Feeds(o.Feeds.Stats)
+	o := operationsOf(c, registry)
 	measure(o, registry)
-	health := core.NewHealth(o.Activities, o.Limits.Timeout)
-	f := &front{operations: o, procedures: grpc.New(o, health), paths: make(map[string]bool)}
+	f := &front{operations: o, procedures: grpc.New(o), paths: make(map[string]bool)}
 	for _, r := range f.procedures.Routes {
 		f.paths[r.Path] = true
 	}
-	f.history, f.profiles = ops.NewHistory(o, f.meters.feedDurations), ops.NewProfiles(o.Limits)
+	f.history, f.profiles = ops.NewHistory(o, f.meters.feedDurations), ops.NewProfiles(o)
 	read := []access.Scope{access.OpsRead}
-	all := [][]core.Route{ops.Documents(o.Activities.Kinds()), rest.Routes(o), ops.Routes(o, health, c.About), f.profiles.Routes()}
-	f.routes = append(slices.Concat(all...), []core.Route{
+	all := [][]wire.Route{ops.Documents(o.Activities.Kinds()), rest.Routes(o), ops.Routes(o, c.About), f.profiles.Routes()}
+	f.routes = append(slices.Concat(all...), []wire.Route{
 		{Method: http.MethodGet, Path: metricsPath, Handle: ops.Scrape(registry.Handler()), Scopes: read, Free: true},
 		{Method: http.MethodGet, Path: "/v1/ops/history", Handle: f.history.Answer, Scopes: read, Free: true},
 	}...)
@@ -199,25 +187,15 @@ func newFront(c Config) *front {
 	return f
 }
 
-func operationsOf(c Config) *core.Operations {
-	o := &core.Operations{
-		Activities: c.Activities, Sampler: c.Sampler, Access: &c.Access, Feeds: core.NewFeedCounts(c.Activities.Kinds()),
-		Events: c.Events, Sources: c.Sources,
-	}
-	if o.Sources == nil {
-		o.Sources = func() []follow.Status { return []follow.Status{} }
-	}
-	o.Recorder, _ = c.Activities.(*activity.Recorder) // nothing else asks for the type
-	o.Access.Prepare()
-	if o.Sampler == nil {
-		// A rate of 0 is always valid.
-		o.Sampler, _ = sampler.New(nil, sampler.Config{})
-	}
-	o.Reports = core.NewReports(cmp.Or(c.Logger, slog.New(slog.DiscardHandler)), c.Access.Tokens != nil)
-	body := cmp.Or(c.MaxBodyBytes, 1<<20)
-	o.Limits = core.NewLimits(cmp.Or(c.MaxRequests, 512), cmp.Or(c.MaxStreams, 64), max(cmp.Or(c.MaxBodiesBytes, 64<<20), body))
-	o.Limits.MaxBody, o.Limits.Timeout, o.Limits.Idle = body, cmp.Or(c.Timeout, 10*time.Second), cmp.Or(c.StreamIdle, time.Minute)
-	return o
+// operationsOf returns the calls that the configuration describes.
+func operationsOf(c Config, registry *metrics.Registry) *operations.Operations {
+	return operations.New(c.Activities, registry, operations.Config{
+		Logger: c.Logger, Sampler: c.Sampler, Sources: c.Sources, Events: c.Events, Access: c.Access,
+		Limits: limits.Config{
+			MaxBody: c.MaxBodyBytes, Timeout: c.Timeout, Idle: c.StreamIdle,
+			Requests: c.MaxRequests, Streams: c.MaxStreams, Bodies: c.MaxBodiesBytes,
+		},
+	})
 }
 
 // addRoutes adds all routes to e. Each GET route also answers HEAD.
@@ -225,7 +203,7 @@ func (f *front) addRoutes(e *echo.Echo) {
 	o, below := f.operations, make(map[string]bool)
 	for _, r := range append(f.routes, f.procedures.Routes...) {
 		handle := func(c echo.Context) error {
-			k := core.CallOf(c)
+			k := wire.CallOf(c)
 			if err := o.Access.Admit(r, k); err != nil {
 				return err
 			}

@@ -24,6 +24,7 @@ import (
 	"github.com/feedfilter/feedfilter/activity"
 	"github.com/feedfilter/feedfilter/internal/access"
 	"github.com/feedfilter/feedfilter/internal/httpapi"
+	"github.com/feedfilter/feedfilter/internal/httpapi/limits"
 )
 
 // exchangeRaw sends bytes, and returns the statuses of all answers until the server closes the
@@ -222,7 +223,7 @@ func earlyAnswers(t *testing.T) (all map[string]earlyAnswer, routes []string) {
 	must(t, err)
 	serve := func(set set) *httpapi.Handler {
 		// A token gets seven eighths of the budget of bodies, less than the longest body.
-		c := httpapi.Config{MaxBodyBytes: 64 << 10, MaxBodiesBytes: 64 << 10, Access: httpapi.Access{Hosts: []string{"x"}}}
+		c := httpapi.Config{MaxBodyBytes: 64 << 10, MaxBodiesBytes: 64 << 10, Access: limits.Access{Hosts: []string{"x"}}}
 		c.Access.Tokens, _ = tokensOf(t, tokenEntry("feed", "feed:read", ""), tokenEntry("ops", "ops:read", ""),
 			tokenEntry("all", "feed:read,activity:write,source:write,ops:read,ops:write", ""),
 			tokenEntry("slow", "feed:read,activity:write,source:write,ops:read,ops:write", `,"rate":0.0001,"burst":1`))

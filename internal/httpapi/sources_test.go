@@ -17,6 +17,7 @@ import (
 	"github.com/feedfilter/feedfilter/internal/access"
 	"github.com/feedfilter/feedfilter/internal/follow"
 	"github.com/feedfilter/feedfilter/internal/httpapi"
+	"github.com/feedfilter/feedfilter/internal/httpapi/limits"
 	"github.com/feedfilter/feedfilter/internal/pgtest"
 )
 
@@ -284,7 +285,7 @@ func TestLongEvents(t *testing.T) {
 // TestEventsAreAudited: a line has the number of events.
 func TestEventsAreAudited(t *testing.T) {
 	a := audited(t, nil)
-	a.Handler = receiving(t, a.activities, httpapi.Config{Access: httpapi.Access{Tokens: a.tokens, IDs: a.ids,
+	a.Handler = receiving(t, a.activities, httpapi.Config{Access: limits.Access{Tokens: a.tokens, IDs: a.ids,
 		Audit: access.NewAudit(a.out, access.AuditRefuse, slog.New(slog.DiscardHandler))}})
 	a.do(t, "POST", eventsPath, "["+eventAt("c", 100, 2)+","+eventAt("c", 101, 3)+"]", as("source")...)
 	lines := a.take(t)

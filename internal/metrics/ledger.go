@@ -19,10 +19,12 @@ func (r *Registry) Ledger() ledger.Around {
 			Name: "feedfilter_ledger_errors_total",
 			Help: "Ledger calls that failed, unless cancelled by the caller.",
 		},
-		"operation", "record", "keys", "each_row", "sequence", "changed", "place", "layouts",
-		"begin_layout", "switch_layout", "leave_layout", "dedicate", "release", "ended", "list",
-		"list_naming", "lookup", "counts", "owned", "all", "naming", "declare", "kinds", "ping",
-		"agree", "lease", "renew", "start_over", "settle", "follow", "unfollow", "sources",
+		"operation",
+		"record", "keys", "each_row", "sequence", "changed", "place",
+		"layouts", "begin_layout", "switch_layout", "leave_layout", "dedicate", "release",
+		"ended", "list", "list_naming", "lookup", "counts", "owned", "all", "naming",
+		"declare", "kinds", "ping", "agree", "checkpoint", "set_checkpoint",
+		"lease", "renew", "start_over", "settle", "follow", "unfollow", "sources",
 	)
 	return func(ctx context.Context, c *ledger.Call, next func(ctx context.Context) error) error {
 		start := time.Now()

@@ -6,8 +6,11 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"os"
 	"path/filepath"
 	"reflect"
+	"regexp"
+	"strings"
 	"testing"
 
 	"github.com/feedfilter/feedfilter/activity/ledger"
@@ -193,5 +196,36 @@ func TestLedgerTotal(t *testing.T) {
 	}
 	if len(operations) != len(calls) || len(calls) < 25 {
 		t.Errorf("%d calls, %d operations", len(calls), len(operations))
+	}
+}
+
+// The counters of each operation begin at 0, so that its first failure is an increase.
+func TestLedgerOperationsBeginAtZero(t *testing.T) {
+	// The name stands in a Call, or after the ledger in a call of what makes one.
+	named := regexp.MustCompile(`(?:Operation: |\(ctx, |\n\t\tctx, |operation, what :?= )(?:l, )?"([a-z_]+)"`)
+	files, err := filepath.Glob("../../activity/ledger/*.go")
+	must(t, err)
+	operations := make(map[string]bool)
+	for _, file := range files {
+		if strings.HasSuffix(file, "_test.go") {
+			continue
+		}
+		source, err := os.ReadFile(file)
+		must(t, err)
+		for _, found := range named.FindAllStringSubmatch(string(source), -1) {
+			operations[found[1]] = true
+		}
+	}
+	if len(operations) < 30 {
+		t.Fatalf("found only %v in %d files", operations, len(files))
+	}
+	r := metrics.New(metrics.Settings{})
+	r.Ledger()
+	begun := values(t, r)
+	for operation := range operations {
+		name := fmt.Sprintf("feedfilter_ledger_errors_total{operation=%q}", operation)
+		if n, ok := begun[name]; !ok || n != 0 {
+			t.Errorf("%s is %v before the first call, there: %v", name, n, ok)
+		}
 	}
 }

@@ -25,17 +25,17 @@ type Bouncer struct {
 //
 // Without PgBouncer the test is skipped, or with CI=true fails, as in Start.
 func (s *Server) StartBouncer(mode string, settings ...string) *Bouncer {
-	s.t.Helper()
-	program := servertest.FindProgram(s.t, "PGBOUNCER", "pgbouncer", "/usr/sbin/pgbouncer")
+	s.T.Helper()
+	program := servertest.FindProgram(s.T, "PGBOUNCER", "pgbouncer", "/usr/sbin/pgbouncer")
 	dir, err := os.MkdirTemp(s.dir, "bouncer-")
 	if err == nil {
 		err = s.account.own(dir)
 	}
 	if err != nil {
-		s.t.Fatalf("pgtest: making PgBouncer's directory: %v", err)
+		s.T.Fatalf("pgtest: making PgBouncer's directory: %v", err)
 	}
 	b := &Bouncer{server: s, file: filepath.Join(dir, "pgbouncer.ini")}
-	p, err := servertest.OnFreePort(s.t, func(port int) (*servertest.Process, error) {
+	p, err := servertest.OnFreePort(s.T, func(port int) (*servertest.Process, error) {
 		b.addr = servertest.Addr(port)
 		if err := b.configure(mode, settings); err != nil {
 			return nil, err
@@ -49,13 +49,13 @@ func (s *Server) StartBouncer(mode string, settings ...string) *Bouncer {
 		return servertest.Start(ctx, b.cmd, "process up")
 	})
 	if err != nil {
-		s.t.Fatalf("pgtest: starting %s: %v", program, err)
+		s.T.Fatalf("pgtest: starting %s: %v", program, err)
 	}
-	s.t.Cleanup(func() {
+	s.T.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), stopTimeout)
 		defer cancel()
 		if err := p.Stop(ctx, syscall.SIGTERM); err != nil {
-			s.t.Errorf("pgtest: ending PgBouncer on %s: %v", b.addr, err)
+			s.T.Errorf("pgtest: ending PgBouncer on %s: %v", b.addr, err)
 		}
 	})
 	return b
@@ -67,13 +67,13 @@ func (b *Bouncer) URL(url string) string { return strings.Replace(url, b.server.
 // Reload gives the PgBouncer another mode and settings while it runs. It applies them soon after
 // Reload has returned.
 func (b *Bouncer) Reload(mode string, settings ...string) {
-	b.server.t.Helper()
+	b.server.T.Helper()
 	err := b.configure(mode, settings)
 	if err == nil {
 		err = b.cmd.Process.Signal(syscall.SIGHUP)
 	}
 	if err != nil {
-		b.server.t.Fatalf("pgtest: reloading PgBouncer on %s: %v", b.addr, err)
+		b.server.T.Fatalf("pgtest: reloading PgBouncer on %s: %v", b.addr, err)
 	}
 }
 
@@ -81,7 +81,7 @@ func (b *Bouncer) Reload(mode string, settings ...string) {
 func (b *Bouncer) configure(mode string, settings []string) error {
 	users := filepath.Join(filepath.Dir(b.file), "users")
 	lines := append([]string{
-		"[databases]", "* = host=" + strings.Replace(b.server.addr, ":", " port=", 1),
+		"[databases]", "* = host=" + strings.Replace(b.server.Addr(), ":", " port=", 1),
 		"[pgbouncer]", "listen_addr=" + strings.Replace(b.addr, ":", "\nlisten_port=", 1),
 		"unix_socket_dir=", "auth_type=trust", "auth_file=" + users, "pool_mode=" + mode,
 	}, settings...)

@@ -16,7 +16,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
-	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -40,16 +39,19 @@ const (
 // Its methods may be called concurrently. Restart fails the test with FailNow, so only the test's
 // goroutine may call it. Any goroutine may call the others.
 type Server struct {
-	t        testing.TB
+	*servertest.Child
+
 	programs string // the directory of initdb and postgres
 	dir      string
 	account  *account
 	settings []string
-	addr     string
 	schemas  atomic.Int64
+}
 
-	mu      sync.Mutex          // guards running, and orders Kill and Restart
-	running *servertest.Process // nil when it is down
+// newServer returns a server that start has not started yet.
+func newServer(t testing.TB, programs string, a *account, settings []string) *Server {
+	child := &servertest.Child{T: t, Name: "pgtest", StopTimeout: stopTimeout}
+	return &Server{Child: child, programs: programs, account: a, settings: settings}
 }
 
 // Start runs a server for a new PostgreSQL cluster on a free loopback port. It returns when the
@@ -98,11 +100,11 @@ func StartAtLeast(t testing.TB, version int, settings ...string) *Server {
 // startOf runs a server of the programs in a directory.
 func startOf(t testing.TB, programs string, settings []string) *Server {
 	t.Helper()
-	s := &Server{t: t, programs: programs, settings: settings}
-	var err error
-	if s.account, err = unprivileged(); err != nil {
+	a, err := unprivileged()
+	if err != nil {
 		t.Fatalf("pgtest: %v", err)
 	}
+	s := newServer(t, programs, a, settings)
 	s.makeDirectory()
 	s.makeCluster()
 	s.start()
@@ -113,20 +115,15 @@ func startOf(t testing.TB, programs string, settings []string) *Server {
 // them. It follows the server until a client calls pg_promote(). It returns when the standby
 // accepts connections.
 func (s *Server) StartStandby(settings ...string) *Server {
-	s.t.Helper()
-	standby := &Server{
-		t:        s.t,
-		programs: s.programs,
-		account:  s.account,
-		settings: slices.Concat(s.settings, settings),
-	}
+	s.T.Helper()
+	standby := newServer(s.T, s.programs, s.account, slices.Concat(s.settings, settings))
 	standby.makeDirectory()
 	ctx, cancel := context.WithTimeout(context.Background(), makeTimeout)
 	defer cancel()
 	copying := standby.command(ctx, "pg_basebackup", "--pgdata", standby.data(), "--dbname", s.URL(),
 		"--write-recovery-conf", "--checkpoint", "fast", "--no-sync")
 	if output, err := servertest.Run(copying); err != nil {
-		s.t.Fatalf("pgtest: copying the server on %s: %v\n%s", s.Addr(), err, output)
+		s.T.Fatalf("pgtest: copying the server on %s: %v\n%s", s.Addr(), err, output)
 	}
 	standby.start()
 	return standby
@@ -134,16 +131,13 @@ func (s *Server) StartStandby(settings ...string) *Server {
 
 // start runs the server on a free port until the test ends.
 func (s *Server) start() {
-	s.t.Helper()
-	var err error
-	s.running, err = servertest.OnFreePort(s.t, func(port int) (*servertest.Process, error) {
-		s.addr = servertest.Addr(port)
-		return s.launch()
-	})
-	if err != nil {
-		s.t.Fatalf("pgtest: starting %s: %v", s.programs, err)
+	s.T.Helper()
+	if err := s.Begin(s.launch); err != nil {
+		s.T.Fatalf("pgtest: starting %s: %v", s.programs, err)
 	}
-	s.t.Cleanup(s.end)
+	// After SIGQUIT the server writes nothing more, but it removes its shared memory. A killed
+	// server would leave it behind.
+	s.T.Cleanup(func() { s.Signal(syscall.SIGQUIT) })
 }
 
 // findPrograms returns the directory of PostgreSQL's programs: the one with the initdb on the PATH,
@@ -184,16 +178,16 @@ func versionOf(t testing.TB, programs string) (version int) {
 
 // makeDirectory makes the server's directory.
 func (s *Server) makeDirectory() {
-	s.t.Helper()
+	s.T.Helper()
 	removeAbandoned()
 	dir, remove, err := makeDirectory(s.account)
 	if err != nil {
-		s.t.Fatalf("pgtest: making the server's directory: %v", err)
+		s.T.Fatalf("pgtest: making the server's directory: %v", err)
 	}
 	s.dir = dir
-	s.t.Cleanup(func() {
+	s.T.Cleanup(func() {
 		if err := remove(); err != nil {
-			s.t.Errorf("pgtest: removing the server's directory: %v", err)
+			s.T.Errorf("pgtest: removing the server's directory: %v", err)
 		}
 	})
 }
@@ -202,11 +196,11 @@ func (s *Server) data() string { return filepath.Join(s.dir, dataDirectory) }
 
 // makeCluster makes the data of a new cluster.
 func (s *Server) makeCluster() {
-	s.t.Helper()
+	s.T.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), makeTimeout)
 	defer cancel()
 	if err := s.initialize(ctx); err != nil {
-		s.t.Fatalf("pgtest: making a cluster: %v", err)
+		s.T.Fatalf("pgtest: making a cluster: %v", err)
 	}
 }
 
@@ -219,9 +213,9 @@ func (s *Server) command(ctx context.Context, name string, args ...string) *exec
 	return cmd
 }
 
-// launch runs the server on s.addr and waits until it is ready.
+// launch runs the server on its port and waits until it is ready.
 func (s *Server) launch() (*servertest.Process, error) {
-	host, port, err := net.SplitHostPort(s.addr)
+	host, port, err := net.SplitHostPort(s.Addr())
 	if err != nil {
 		return nil, err
 	}
@@ -248,26 +242,6 @@ func (s *Server) launch() (*servertest.Process, error) {
 	return servertest.Start(ctx, s.command(context.Background(), "postgres", args...), readyToServe)
 }
 
-// end ends the server for good.
-func (s *Server) end() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.running == nil {
-		return
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), stopTimeout)
-	defer cancel()
-	// After SIGQUIT the server writes nothing more, but it removes its shared memory. A killed
-	// server would leave it behind.
-	if err := s.running.Stop(ctx, syscall.SIGQUIT); err != nil {
-		s.t.Errorf("pgtest: ending the server on %s: %v", s.Addr(), err)
-	}
-	s.running = nil
-}
-
-// Addr returns the server's host:port. Restart does not change it.
-func (s *Server) Addr() string { return s.addr }
-
 // URL returns the URL of the server's database, with its superuser.
 func (s *Server) URL() string {
 	return "postgres://postgres@" + s.Addr() + "/postgres?sslmode=disable"
@@ -279,66 +253,17 @@ func (s *Server) Schema() string {
 	return fmt.Sprintf("%s&search_path=schema%d", s.URL(), s.schemas.Add(1))
 }
 
-// Kill ends all processes of the server at once, like kill -9, and returns when they have ended. If
-// the server is down, Kill is a no-op.
-func (s *Server) Kill() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.running == nil {
-		return
-	}
-	if err := s.running.Kill(); err != nil {
-		s.t.Errorf("pgtest: killing the server on %s: %v", s.Addr(), err)
-	}
-	s.running = nil
-}
-
 // Restart starts the server after Kill, on the same port and directory. It returns when the server
 // accepts connections. All committed data is there. Restart fails the test if the server runs or
 // does not start.
 func (s *Server) Restart() {
-	s.t.Helper()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.running != nil {
-		s.t.Fatalf("pgtest: restarting the server on %s: it is running; Kill it first", s.Addr())
-	}
-	// The file names a process that has ended. Another process may have its number by now.
-	err := os.Remove(filepath.Join(s.data(), "postmaster.pid"))
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		s.t.Fatalf("pgtest: restarting the server on %s: %v", s.Addr(), err)
-	}
-	p, err := s.launch()
-	if err != nil {
-		s.t.Fatalf("pgtest: restarting the server on %s: %v", s.Addr(), err)
-	}
-	s.running = p
-}
-
-// Pause stops all processes of the server, like a machine that hangs. Connections stay open, and
-// the server answers nothing until Resume. Pause returns when the processes have stopped. If the
-// server is down, Pause is a no-op. On other systems than Linux it fails the test.
-func (s *Server) Pause() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.running == nil {
-		return
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), stopTimeout)
-	defer cancel()
-	if err := s.running.Suspend(ctx); err != nil {
-		s.t.Errorf("pgtest: pausing the server on %s: %v", s.Addr(), err)
-	}
-}
-
-// Resume lets a paused server continue. If the server is not paused, Resume is a no-op.
-func (s *Server) Resume() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.running == nil {
-		return
-	}
-	if err := s.running.Resume(); err != nil {
-		s.t.Errorf("pgtest: resuming the server on %s: %v", s.Addr(), err)
-	}
+	s.T.Helper()
+	s.Child.Restart(func() error {
+		// The file names a process that has ended. Another process may have its number by now.
+		err := os.Remove(filepath.Join(s.data(), "postmaster.pid"))
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		return err
+	}, s.launch)
 }

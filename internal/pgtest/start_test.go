@@ -10,10 +10,10 @@ import (
 func TestLaunchOnATakenPort(t *testing.T) {
 	t.Parallel()
 	s := Start(t)
-	other := &Server{t: t, programs: s.programs, account: s.account}
+	other := newServer(t, s.programs, s.account, nil)
 	other.makeDirectory()
 	other.makeCluster()
-	other.addr = s.Addr()
+	other.Port = s.Port
 	if _, err := other.launch(); !errors.Is(err, servertest.ErrPortTaken) {
 		t.Errorf("launching on a port that is in use: %v, want ErrPortTaken", err)
 	}

@@ -79,7 +79,7 @@ func parseNodes(answer string) ([]nodeRecord, error) {
 
 // up returns the nodes that run and are not paused.
 func (c *Cluster) up() []*Server {
-	return slices.DeleteFunc(slices.Clone(c.nodes), func(s *Server) bool { return !s.isUp() })
+	return slices.DeleteFunc(slices.Clone(c.nodes), func(s *Server) bool { return !s.IsUp() })
 }
 
 func (c *Cluster) id(s *Server) string {

@@ -39,11 +39,11 @@ const (
 // Its methods may be called concurrently. Restart, RestartFrom, Snapshot and CommandStats fail the
 // test with FailNow, so only the test's goroutine may call them. Any goroutine may call the others.
 type Server struct {
-	t      testing.TB
+	*servertest.Child
+
 	binary string
 	dir    string
 	args   []string
-	port   int // 0 before begin
 	client *redis.Client
 
 	// config is the file for args if the server must keep its settings over Restart, "" if args
@@ -51,9 +51,6 @@ type Server struct {
 	config string
 	mode   []string // further arguments that are not allowed in a file
 	ready  string   // text in the log when the server is ready
-
-	mu      sync.Mutex          // guards running, and orders its changes
-	running *servertest.Process // nil when it is down
 }
 
 // Start runs redis-server on a free loopback port, in its own directory. It returns when the server
@@ -79,7 +76,10 @@ func Start(t testing.TB, args ...string) *Server {
 // newServer makes a server that begin has not started yet.
 func newServer(t testing.TB, binary string, args []string) *Server {
 	t.Helper()
-	return &Server{t: t, binary: binary, dir: t.TempDir(), args: args, ready: readyToServe}
+	child := &servertest.Child{T: t, Name: "redistest", StopTimeout: stopTimeout}
+	return &Server{
+		Child: child, binary: binary, dir: t.TempDir(), args: args, ready: readyToServe,
+	}
 }
 
 // readyToServe is in the log of redis-server when it accepts connections.
@@ -87,10 +87,7 @@ const readyToServe = "Ready to accept connections"
 
 // begin starts a server for the first time, on a free port.
 func (s *Server) begin() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	p, err := servertest.OnFreePort(s.t, func(port int) (*servertest.Process, error) {
-		s.port = port
+	err := s.Begin(func() (*servertest.Process, error) {
 		if err := s.writeConfig(); err != nil {
 			return nil, err
 		}
@@ -99,8 +96,7 @@ func (s *Server) begin() error {
 	if err != nil {
 		return fmt.Errorf("starting %s: %w", s.binary, err)
 	}
-	s.running = p
-	s.t.Cleanup(s.Kill)
+	s.T.Cleanup(s.Kill)
 	s.client = s.newClient()
 	return nil
 }
@@ -122,7 +118,7 @@ func findBinary(t testing.TB) string {
 	return servertest.FindProgram(t, "A REDIS SERVER", program)
 }
 
-// launch runs the server on s.port and waits until it is ready.
+// launch runs the server on its port and waits until it is ready.
 func (s *Server) launch() (*servertest.Process, error) {
 	args := s.allArgs()
 	if s.config != "" {
@@ -143,7 +139,7 @@ func (s *Server) allArgs() []string {
 		[]string{"--save", "", "--appendonly", "no"},
 		s.args,
 		[]string{"--bind", servertest.Host},
-		s.portArgs(strconv.Itoa(s.port)),
+		s.portArgs(strconv.Itoa(s.Port)),
 		[]string{"--dir", s.dir, "--logfile", "", "--daemonize", "no"},
 	)
 }
@@ -192,17 +188,12 @@ func (s *Server) newClient() *redis.Client {
 		DisableIdentity:          true,
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 	})
-	s.t.Cleanup(func() {
+	s.T.Cleanup(func() {
 		if err := client.Close(); err != nil && !errors.Is(err, redis.ErrClosed) {
-			s.t.Errorf("redistest: closing the client of %s: %v", s.Addr(), err)
+			s.T.Errorf("redistest: closing the client of %s: %v", s.Addr(), err)
 		}
 	})
 	return client
-}
-
-// Addr returns the server's host:port. Restart does not change it.
-func (s *Server) Addr() string {
-	return servertest.Addr(s.port)
 }
 
 // URL returns the server's address as redis://host:port/0. With TLS it begins with rediss://. A
@@ -231,61 +222,15 @@ func (s *Server) Replicated(ctx context.Context, replicas int64) error {
 	}
 }
 
-// Kill ends the server at once, like kill -9, and returns when it has ended. If the server is down,
-// Kill is a no-op.
-func (s *Server) Kill() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.kill()
-}
-
-func (s *Server) kill() {
-	if s.running == nil {
-		return
-	}
-	if err := s.running.Kill(); err != nil {
-		s.t.Errorf("redistest: killing the server on %s: %v", s.Addr(), err)
-	}
-	s.running = nil
-}
-
 // Stop shuts the server down with SIGTERM, and returns when it has ended. After Restart the server
 // has the data that its persistence settings keep. Stop resumes a paused server first. If the
 // server is down, Stop is a no-op. A server that does not end within a minute fails the test and is
 // killed.
-func (s *Server) Stop() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.running == nil {
-		return
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), stopTimeout)
-	defer cancel()
-	if err := s.running.Stop(ctx, syscall.SIGTERM); err != nil {
-		s.t.Errorf("redistest: stopping the server on %s: %v", s.Addr(), err)
-	}
-	s.running = nil
-}
+func (s *Server) Stop() { s.Signal(syscall.SIGTERM) }
 
 // Restart starts the server after Kill or Stop, on the same port and directory. It returns when the
 // server accepts connections. It fails the test if the server runs or does not start.
 func (s *Server) Restart() {
-	s.t.Helper()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.running != nil {
-		s.t.Fatalf(
-			"redistest: restarting the server on %s: it is running; Kill or Stop it first", s.Addr(),
-		)
-	}
-	s.restart()
-}
-
-func (s *Server) restart() {
-	s.t.Helper()
-	p, err := s.launch()
-	if err != nil {
-		s.t.Fatalf("redistest: restarting %s on %s: %v", s.binary, s.Addr(), err)
-	}
-	s.running = p
+	s.T.Helper()
+	s.Child.Restart(func() error { return nil }, s.launch)
 }

@@ -89,7 +89,7 @@ func (c *Cluster) moveSlot(ctx context.Context, from, to *Server, slot int) erro
 		if len(keys) == 0 {
 			break
 		}
-		migrate := []any{"MIGRATE", servertest.Host, to.port, "", 0, migrateTimeoutMillis}
+		migrate := []any{"MIGRATE", servertest.Host, to.Port, "", 0, migrateTimeoutMillis}
 		if password := to.arg(passwordArg); password != "" {
 			migrate = append(migrate, "AUTH", password)
 		}

@@ -61,11 +61,11 @@ func StartSentinel(t testing.TB, replicas, sentinels int, args ...string) *Senti
 	}
 	primary := s.servers[0]
 	for range replicas {
-		own := slices.Concat(args, []string{"--replicaof", servertest.Host, strconv.Itoa(primary.port)})
+		own := slices.Concat(args, []string{"--replicaof", servertest.Host, strconv.Itoa(primary.Port)})
 		s.servers = append(s.servers, newConfiguredServer(t, binary, own))
 	}
 	for range sentinels {
-		watcher := newConfiguredServer(t, binary, watcherArgs(primary.port, replicas, sentinels))
+		watcher := newConfiguredServer(t, binary, watcherArgs(primary.Port, replicas, sentinels))
 		watcher.mode, watcher.ready = []string{sentinelArg}, readyToWatch
 		s.sentinels = append(s.sentinels, watcher)
 	}
@@ -170,7 +170,7 @@ func (s *Sentinel) Primary(ctx context.Context) (*Server, error) {
 
 // watching returns the sentinels that run and are not paused.
 func (s *Sentinel) watching() []*Server {
-	return slices.DeleteFunc(s.Sentinels(), func(s *Server) bool { return !s.isUp() })
+	return slices.DeleteFunc(s.Sentinels(), func(s *Server) bool { return !s.IsUp() })
 }
 
 // primaryState returns the state of the primary as a sentinel knows it.
@@ -233,7 +233,7 @@ func (s *Sentinel) WaitOK(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if !primary.isUp() {
+		if !primary.IsUp() {
 			return fmt.Errorf("the primary, %s, is not running", primary.Addr())
 		}
 		for _, watcher := range s.watching() {
@@ -242,7 +242,7 @@ func (s *Sentinel) WaitOK(ctx context.Context) error {
 			}
 		}
 		for _, server := range s.servers {
-			if !server.isUp() {
+			if !server.IsUp() {
 				continue
 			}
 			if err := server.checkRole(ctx, primary); err != nil {
@@ -261,7 +261,7 @@ func (s *Sentinel) checkWatcher(ctx context.Context, watcher, primary *Server) e
 	}
 	for name, want := range map[string]string{
 		"ip":                  servertest.Host,
-		"port":                strconv.Itoa(primary.port),
+		"port":                strconv.Itoa(primary.Port),
 		"flags":               "master", // without s_down, o_down, disconnected, failover_in_progress
 		"num-slaves":          strconv.Itoa(len(s.servers) - 1),
 		"num-other-sentinels": strconv.Itoa(len(s.sentinels) - 1),
@@ -291,7 +291,7 @@ func (s *Server) checkPeers(ctx context.Context, kind string, peers []*Server) e
 	}
 	for _, state := range states {
 		addr := net.JoinHostPort(state["ip"], state["port"])
-		up := slices.ContainsFunc(peers, func(s *Server) bool { return s.Addr() == addr && s.isUp() })
+		up := slices.ContainsFunc(peers, func(s *Server) bool { return s.Addr() == addr && s.IsUp() })
 		flags := state["flags"]
 		if up && (strings.Contains(flags, "down") || strings.Contains(flags, "disconnected")) {
 			return fmt.Errorf("it takes %s for down (%s)", addr, flags)
@@ -305,7 +305,7 @@ func (s *Server) checkRole(ctx context.Context, primary *Server) error {
 	want := "role:master\r\n"
 	if s != primary {
 		want = fmt.Sprintf(
-			"master_host:127.0.0.1\r\nmaster_port:%d\r\nmaster_link_status:up\r\n", primary.port,
+			"master_host:127.0.0.1\r\nmaster_port:%d\r\nmaster_link_status:up\r\n", primary.Port,
 		)
 	}
 	replication, err := s.client.Info(ctx, "replication").Result()

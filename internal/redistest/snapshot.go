@@ -24,20 +24,24 @@ const (
 // start finds the same data as without the call, except that an existing RDB file is brought up to
 // date. A server that does not answer fails the test.
 func (s *Server) Snapshot() string {
-	s.t.Helper()
+	s.T.Helper()
 	path, err := s.snapshot()
 	if err != nil {
-		s.t.Fatalf("redistest: taking a snapshot of %s: %v", s.Addr(), err)
+		s.T.Fatalf("redistest: taking a snapshot of %s: %v", s.Addr(), err)
 	}
 	return path
 }
 
-func (s *Server) snapshot() (string, error) {
-	s.mu.Lock() // prevents a Restart
-	defer s.mu.Unlock()
-	if s.running == nil || s.running.Suspended() {
-		return "", errors.New("it is not running")
-	}
+func (s *Server) snapshot() (path string, err error) {
+	err = s.WhileUp(func() error {
+		path, err = s.saved()
+		return err
+	})
+	return path, err
+}
+
+// saved makes the server save, and returns the path of a copy.
+func (s *Server) saved() (string, error) {
 	dump := filepath.Join(s.dir, dumpFile)
 	_, err := os.Stat(dump)
 	hadDump := err == nil
@@ -48,7 +52,7 @@ func (s *Server) snapshot() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	path := filepath.Join(s.t.TempDir(), dumpFile)
+	path := filepath.Join(s.T.TempDir(), dumpFile)
 	if err := copyFile(dump, path); err != nil {
 		return "", err
 	}
@@ -66,14 +70,8 @@ func (s *Server) snapshot() (string, error) {
 // If the server is a replica, its primary then sends it the present data. If it is a primary, its
 // replicas go back to the data of the snapshot.
 func (s *Server) RestartFrom(snapshot string) {
-	s.t.Helper()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.kill()
-	if err := s.restore(snapshot); err != nil {
-		s.t.Fatalf("redistest: restoring %s from the snapshot %s: %v", s.Addr(), snapshot, err)
-	}
-	s.restart()
+	s.T.Helper()
+	s.RestartAnyway(func() error { return s.restore(snapshot) }, s.launch)
 }
 
 // restore copies the snapshot to the files from which the server loads its data.

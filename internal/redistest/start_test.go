@@ -20,7 +20,7 @@ func TestLaunchOnATakenPort(t *testing.T) {
 	}
 	defer l.Close()
 	s := newServer(t, findBinary(t), nil)
-	s.port = l.Addr().(*net.TCPAddr).Port
+	s.Port = l.Addr().(*net.TCPAddr).Port
 	if _, err := s.launch(); !errors.Is(err, servertest.ErrPortTaken) {
 		t.Errorf("launching on a port that is in use: %v, want ErrPortTaken", err)
 	}

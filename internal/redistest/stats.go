@@ -13,12 +13,12 @@ const infoTimeout = time.Minute
 // commandstats. Names are in lower case; a subcommand is "client|id". Commands of scripts are
 // counted too. A server that does not answer fails the test.
 func (s *Server) CommandStats() map[string]int64 {
-	s.t.Helper()
+	s.T.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), infoTimeout)
 	defer cancel()
 	info, err := s.client.Info(ctx, "commandstats").Result()
 	if err != nil {
-		s.t.Fatalf("redistest: reading the command statistics of %s: %v", s.Addr(), err)
+		s.T.Fatalf("redistest: reading the command statistics of %s: %v", s.Addr(), err)
 	}
 	stats := make(map[string]int64)
 	for line := range strings.Lines(info) {
@@ -31,7 +31,7 @@ func (s *Server) CommandStats() map[string]int64 {
 		digits, _, _ := strings.Cut(rest, ",")
 		calls, err := strconv.ParseInt(digits, 10, 64)
 		if err != nil {
-			s.t.Fatalf(
+			s.T.Fatalf(
 				"redistest: reading the command statistics of %s: line %q: %v", s.Addr(), line, err,
 			)
 		}

@@ -175,13 +175,13 @@ func (s *Server) portArgs(port string) []string {
 // access returns the TLS configuration of the server's clients, the password, and the part of its
 // URL before the host. topology is "" or "+cluster".
 func (s *Server) access(topology string) (secure *tls.Config, password, url string) {
-	s.t.Helper()
+	s.T.Helper()
 	scheme := "redis"
 	if s.isSecure() {
 		scheme = "rediss"
 		config, err := clientConfig(s.arg(caArg))
 		if err != nil {
-			s.t.Errorf("%v", err)
+			s.T.Errorf("%v", err)
 		}
 		secure = config
 	}

@@ -19,6 +19,8 @@ import (
 	"github.com/feedfilter/feedfilter/favfilter"
 	"github.com/feedfilter/feedfilter/internal/access"
 	"github.com/feedfilter/feedfilter/internal/httpapi"
+	"github.com/feedfilter/feedfilter/internal/httpapi/limits"
+	"github.com/feedfilter/feedfilter/internal/httpapi/ops"
 	"github.com/feedfilter/feedfilter/internal/opspage"
 	"github.com/feedfilter/feedfilter/internal/servertest"
 )
@@ -36,7 +38,7 @@ type service struct {
 }
 
 // guarded makes the service require tokens.
-func (s *service) guarded(t *testing.T) httpapi.Access {
+func (s *service) guarded(t *testing.T) limits.Access {
 	t.Helper()
 	s.token, s.reader = access.NewToken(), access.NewToken()
 	file := filepath.Join(t.TempDir(), "tokens.json")
@@ -45,7 +47,7 @@ func (s *service) guarded(t *testing.T) httpapi.Access {
 	must(t, os.WriteFile(file, []byte(text), 0o600))
 	tokens, err := access.OpenTokens(access.TokensConfig{File: file})
 	must(t, err)
-	return httpapi.Access{Tokens: tokens}
+	return limits.Access{Tokens: tokens}
 }
 
 // startReal starts a service whose users block and hide. With withLedger, it has a ledger in
@@ -53,11 +55,11 @@ func (s *service) guarded(t *testing.T) httpapi.Access {
 func startReal(t *testing.T, withLedger bool) *service {
 	t.Helper()
 	s := new(service)
-	var guard httpapi.Access
+	var guard limits.Access
 	if !withLedger {
 		guard = s.guarded(t)
 	}
-	about := httpapi.About{Version: "v9.8.7", Ledger: "none", PageStore: "memory"}
+	about := ops.About{Version: "v9.8.7", Ledger: "none", PageStore: "memory"}
 	var activities activity.Activities
 	if withLedger {
 		about.Ledger = "sqlite"

@@ -19,10 +19,10 @@ const (
 	// Polled says that the last poll succeeded. Changes that it missed are younger than
 	// [Ledger.Age].
 	Polled Access = iota
-	// Behind says that the ledger answers, but polls fail, or one is reading every page, which
-	// takes longer than the bound. Readers ask the ledger where their users are. A reader that may
-	// not wait, or whose question is not answered in time, is refused: a page in the store may lack
-	// a write.
+	// Behind says that the ledger answers, but polls fail, or one has read [LongPoll] pages and goes
+	// on, as the first one on another server does. Readers ask the ledger where their users are. A
+	// reader that may not wait, or whose question is not answered in time, is refused: a page in the
+	// store may lack a write.
 	Behind
 	// Unreachable says that a poll or a question failed or was not answered, and neither was a ping
 	// after it. Pages in the store are trusted until the next poll.
@@ -161,7 +161,8 @@ func (a *availability) show(ctx context.Context, now Access, err error) {
 		)
 	case now == Behind:
 		a.log.InfoContext(
-			ctx, "every page's sequence is read from the ledger: until then each feed asks for its page",
+			ctx, "many pages have changed in the ledger: "+
+				"until all are known, each feed asks for its page",
 		)
 	default:
 		a.log.InfoContext(ctx, "the ledger can be read again")

@@ -2,8 +2,9 @@
 // the sequence of each page, on which page each user is, and whether the ledger answers.
 //
 // A process learns what others write by polls for pages that changed. If what it knows is older
-// than the staleness bound, it polls or asks the ledger before it answers. So every process sees a
-// write once the bound has passed since its commit, whatever happens to the pages in the store.
+// than the staleness bound, it polls or asks the ledger before it answers. So every process that
+// can reach the ledger sees a write once the bound has passed since its commit, whatever happens to
+// the pages in the store.
 //
 // # Order
 //
@@ -42,8 +43,8 @@ type Options struct {
 	Now func() time.Time
 	Log *slog.Logger
 
-	// Changed is called after a poll, with the pages that other processes have changed since the
-	// one before.
+	// Changed is called after each poll but the first, with the pages that other processes have
+	// changed since the one before.
 	Changed func(pages []uint32)
 	// Recovered is called when the ledger can be read again, or better than before.
 	Recovered func()

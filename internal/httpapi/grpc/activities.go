@@ -12,23 +12,24 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/feedfilter/feedfilter/activity"
-	"github.com/feedfilter/feedfilter/internal/httpapi/core"
+	"github.com/feedfilter/feedfilter/internal/httpapi/operations"
+	"github.com/feedfilter/feedfilter/internal/httpapi/wire"
 	pb "github.com/feedfilter/feedfilter/proto/feedfilter/v1"
 	"github.com/feedfilter/feedfilter/proto/feedfilter/v1/feedfilterv1connect"
 )
 
 // explain answers why a viewer's feed drops or keeps a post.
-func (p *procedures) explain(ctx context.Context, k *core.Call, in *incoming[pb.ExplainRequest]) (*pb.ExplainResponse, error) {
+func (p *procedures) explain(ctx context.Context, k *wire.Call, in *incoming[pb.ExplainRequest]) (*pb.ExplainResponse, error) {
 	asked := in.message.GetPost()
 	if asked == nil {
-		return nil, core.Refuse(core.CodeMissingField, "post", "the field is missing")
+		return nil, wire.Refuse(wire.CodeMissingField, "post", "the field is missing")
 	}
 	post, err := postOf(asked, "post.")
 	if err != nil {
 		return nil, err
 	}
 	post.ID = asked.GetId()
-	within, err := core.ParseWithin(in.message.GetWithin())
+	within, err := operations.ParseWithin(in.message.GetWithin())
 	if err != nil {
 		return nil, err
 	}
@@ -46,7 +47,7 @@ func (p *procedures) explain(ctx context.Context, k *core.Call, in *incoming[pb.
 	}
 	for _, r := range e.Reasons {
 		res.Reasons = append(res.Reasons, &pb.Reason{
-			Kind: r.Kind.Name, Effect: r.Kind.Effect.String(), Actor: r.Actor, Target: r.Target, Direction: core.Direction(r.Direction),
+			Kind: r.Kind.Name, Effect: r.Kind.Effect.String(), Actor: r.Actor, Target: r.Target, Direction: operations.Direction(r.Direction),
 			Certainty: r.Certainty.String(), Since: stamp(r.Since), Until: stamp(r.Until), Parts: r.Parts,
 			OverruledBy: r.OverruledBy, List: r.List,
 		})
@@ -63,7 +64,7 @@ func stamp(t time.Time) *timestamppb.Timestamp {
 }
 
 // record records or undoes one activity.
-func (p *procedures) record(ctx context.Context, k *core.Call, in *incoming[pb.RecordRequest]) (*pb.RecordResponse, error) {
+func (p *procedures) record(ctx context.Context, k *wire.Call, in *incoming[pb.RecordRequest]) (*pb.RecordResponse, error) {
 	m := &in.message
 	kind, err := p.kindOf(m, true)
 	if err != nil {
@@ -83,7 +84,7 @@ func (p *procedures) record(ctx context.Context, k *core.Call, in *incoming[pb.R
 }
 
 // recordPosts records posts of a kind with a window.
-func (p *procedures) recordPosts(ctx context.Context, k *core.Call, in *incoming[pb.RecordPostsRequest]) (*pb.RecordPostsResponse, error) {
+func (p *procedures) recordPosts(ctx context.Context, k *wire.Call, in *incoming[pb.RecordPostsRequest]) (*pb.RecordPostsResponse, error) {
 	m := &in.message
 	kind, err := p.kindOf(m, false)
 	if err != nil {
@@ -97,7 +98,7 @@ func (p *procedures) recordPosts(ctx context.Context, k *core.Call, in *incoming
 }
 
 // recordBatch records and undoes many activities. If one is invalid, it changes nothing.
-func (p *procedures) recordBatch(ctx context.Context, k *core.Call, in *incoming[pb.RecordBatchRequest]) (*pb.RecordBatchResponse, error) {
+func (p *procedures) recordBatch(ctx context.Context, k *wire.Call, in *incoming[pb.RecordBatchRequest]) (*pb.RecordBatchResponse, error) {
 	asked := in.message.GetActivities()
 	results, err := p.operations.RecordBatch(ctx, k, len(asked), func(i int) (activity.Activity, error) { return activityOf(asked[i]) })
 	if err != nil {
@@ -108,17 +109,17 @@ func (p *procedures) recordBatch(ctx context.Context, k *core.Call, in *incoming
 
 // list answers with one part of the list of a user's activities of one kind, or of those of others
 // with the user.
-func (p *procedures) list(ctx context.Context, k *core.Call, in *incoming[pb.ListRequest]) (*pb.ListResponse, error) {
+func (p *procedures) list(ctx context.Context, k *wire.Call, in *incoming[pb.ListRequest]) (*pb.ListResponse, error) {
 	m := &in.message
 	kind, err := p.kindOf(m, true)
 	if err != nil {
 		return nil, err
 	}
 	var listing activity.Listing
-	limit := int64(cmp.Or(m.GetLimit(), core.DefaultListed))
+	limit := int64(cmp.Or(m.GetLimit(), operations.DefaultListed))
 	switch {
 	case m.GetIncoming() && m.Target != nil:
-		err = core.Refuse(activity.CodeUnsupportedOp, "target", "leave it out with incoming")
+		err = wire.Refuse(activity.CodeUnsupportedOp, "target", "leave it out with incoming")
 	case m.GetIncoming():
 		listing, err = p.operations.Incoming(ctx, k, m.GetUser(), kind, m.GetCursor(), int(limit))
 	case m.Target == nil:
@@ -140,7 +141,7 @@ func (p *procedures) list(ctx context.Context, k *core.Call, in *incoming[pb.Lis
 }
 
 // count answers how many activities of each kind a user has.
-func (p *procedures) count(ctx context.Context, k *core.Call, in *incoming[pb.CountRequest]) (*pb.CountResponse, error) {
+func (p *procedures) count(ctx context.Context, k *wire.Call, in *incoming[pb.CountRequest]) (*pb.CountResponse, error) {
 	user := in.message.GetUser()
 	if err := activity.CheckID(user, "user"); err != nil {
 		return nil, err
@@ -171,13 +172,13 @@ func (p *procedures) kindOf(m interface {
 	k, ok := p.operations.Activities.Kinds().Named(m.GetPlural())
 	switch {
 	case !ok:
-		return k, core.Refuse(activity.CodeUnknownKind, "kind", fmt.Sprintf("there is no kind %q", m.GetPlural()))
+		return k, wire.Refuse(activity.CodeUnknownKind, "kind", fmt.Sprintf("there is no kind %q", m.GetPlural()))
 	case k.InLedger() == inLedger:
 		return k, nil
 	case inLedger:
-		return k, core.Refuse(activity.CodeUnsupportedOp, "kind", fmt.Sprintf("not supported for %q, a kind with a window", k.Name))
+		return k, wire.Refuse(activity.CodeUnsupportedOp, "kind", fmt.Sprintf("not supported for %q, a kind with a window", k.Name))
 	default:
-		return k, core.Refuse(activity.CodeUnsupportedOp, "kind", fmt.Sprintf("not supported for %q, a kind without a window", k.Name))
+		return k, wire.Refuse(activity.CodeUnsupportedOp, "kind", fmt.Sprintf("not supported for %q, a kind without a window", k.Name))
 	}
 }
 
@@ -185,13 +186,13 @@ func (p *procedures) kindOf(m interface {
 // form.
 func activityOf(m *pb.Activity) (activity.Activity, error) {
 	a := activity.Activity{User: m.GetUser(), Kind: m.GetKind(), Target: m.GetTarget(), Remove: m.GetOp() == pb.Op_OP_REMOVE}
-	err := core.CheckLine(m.GetKind(), opName(m.GetOp()), m.GetSince() != nil, m.GetUntil() != nil)
+	err := operations.CheckLine(m.GetKind(), opName(m.GetOp()), m.GetSince() != nil, m.GetUntil() != nil)
 	if err == nil && m.GetSince() != nil {
-		a.Since, err = timeOf(core.FieldSince, m.GetSince())
+		a.Since, err = timeOf(operations.FieldSince, m.GetSince())
 	}
 	if err == nil && m.GetUntil() != nil {
-		a.Until, err = timeOf(core.FieldUntil, m.GetUntil())
-		a.Until = core.Ended(a.Until)
+		a.Until, err = timeOf(operations.FieldUntil, m.GetUntil())
+		a.Until = operations.Ended(a.Until)
 	}
 	return a, err
 }
@@ -202,9 +203,9 @@ func opName(op pb.Op) string {
 	case pb.Op_OP_UNSPECIFIED:
 		return ""
 	case pb.Op_OP_ADD:
-		return core.OpAdd
+		return operations.OpAdd
 	case pb.Op_OP_REMOVE:
-		return core.OpRemove
+		return operations.OpRemove
 	default:
 		return op.String()
 	}
@@ -213,13 +214,13 @@ func opName(op pb.Op) string {
 // timeOf returns the time of a message, truncated to microseconds.
 func timeOf(field string, t *timestamppb.Timestamp) (time.Time, error) {
 	if err := t.CheckValid(); err != nil {
-		return time.Time{}, core.Refuse(activity.CodeOutOfRange, field, "not a time of the years 1 to 9999")
+		return time.Time{}, wire.Refuse(activity.CodeOutOfRange, field, "not a time of the years 1 to 9999")
 	}
 	return t.AsTime().Truncate(time.Microsecond), nil
 }
 
 // resultMessages returns results in the form of messages.
-func resultMessages(results []core.Result) []*pb.Result {
+func resultMessages(results []operations.Result) []*pb.Result {
 	all := make([]pb.Result, len(results))
 	messages := make([]*pb.Result, len(results))
 	for i, r := range results {
@@ -237,7 +238,7 @@ func resultMessages(results []core.Result) []*pb.Result {
 type streamMessages = connect.BidiStream[incoming[pb.RecordStreamRequest], pb.RecordStreamResponse]
 
 // recordStream answers each message of a stream with one message, like the NDJSON stream.
-func (p *procedures) recordStream() core.Handler {
+func (p *procedures) recordStream() wire.Handler {
 	handler := connect.NewBidiStreamHandler(feedfilterv1connect.ActivityServiceRecordStreamProcedure,
 		func(ctx context.Context, messages *streamMessages) error {
 			r := begin(ctx)
@@ -246,8 +247,8 @@ func (p *procedures) recordStream() core.Handler {
 			}
 			return nil
 		}, connect.WithCodec(codec{}), connect.WithReadMaxBytes(int(p.limits.MaxBody)), withoutGzip())
-	return overHTTP2(func(k *core.Call) error {
-		if _, err := core.Query(k); err != nil {
+	return overHTTP2(func(k *wire.Call) error {
+		if _, err := wire.Query(k); err != nil {
 			return err
 		}
 		if _, err := messageType(k.Request(), streamTypes()); err != nil {
@@ -264,7 +265,7 @@ func (p *procedures) recordStream() core.Handler {
 
 // recordMessages records the activities of a stream, message by message, until the stream ends.
 func (p *procedures) recordMessages(ctx context.Context, r *request, messages *streamMessages) error {
-	conn := core.NewStreamConn(r.call, p.limits.Idle)
+	conn := wire.NewStreamConn(r.call, p.limits.Idle)
 	defer conn.Release()
 	for {
 		if err := conn.ExpectRead(); err != nil {
@@ -279,7 +280,7 @@ func (p *procedures) recordMessages(ctx context.Context, r *request, messages *s
 		case in.err != nil:
 			return in.err
 		}
-		if err := core.CheckBatch(len(in.message.GetActivities()), core.MaxChunk); err != nil {
+		if err := operations.CheckBatch(len(in.message.GetActivities()), operations.MaxChunk); err != nil {
 			return err
 		}
 		chunk := p.operations.NewChunk()
@@ -293,7 +294,7 @@ func (p *procedures) recordMessages(ctx context.Context, r *request, messages *s
 			return err
 		}
 		if err := messages.Send(&pb.RecordStreamResponse{Results: resultMessages(chunk.Results)}); err != nil {
-			return fmt.Errorf("answer messages: %w: %w", core.ErrGone, err)
+			return fmt.Errorf("answer messages: %w: %w", wire.ErrGone, err)
 		}
 		r.messages.Release()
 	}
@@ -303,10 +304,10 @@ func (p *procedures) recordMessages(ctx context.Context, r *request, messages *s
 func streamError(ctx context.Context, err error) error {
 	switch {
 	case ctx.Err() != nil:
-		return fmt.Errorf("read messages: %w: %w", core.ErrGone, err)
+		return fmt.Errorf("read messages: %w: %w", wire.ErrGone, err)
 	case connect.CodeOf(err) == connect.CodeResourceExhausted:
-		return core.Refuse(core.CodeTooLarge, "", "the message is too long")
+		return wire.Refuse(wire.CodeTooLarge, "", "the message is too long")
 	default:
-		return core.Unreadable(err)
+		return wire.Unreadable(err)
 	}
 }

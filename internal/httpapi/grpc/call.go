@@ -10,15 +10,16 @@ import (
 	"connectrpc.com/connect"
 
 	"github.com/feedfilter/feedfilter/internal/access"
-	"github.com/feedfilter/feedfilter/internal/httpapi/core"
+	"github.com/feedfilter/feedfilter/internal/httpapi/limits"
+	"github.com/feedfilter/feedfilter/internal/httpapi/wire"
 )
 
 // overHTTP2 refuses a stream over HTTP/1, where an answer cannot begin before the request ends.
-func overHTTP2(next core.Handler) core.Handler {
-	return func(k *core.Call) error {
+func overHTTP2(next wire.Handler) wire.Handler {
+	return func(k *wire.Call) error {
 		if k.Request().ProtoMajor < 2 {
-			core.LeaveBody(k)
-			return core.Refuse(core.CodeMalformedMessage, "", "this stream needs HTTP/2")
+			wire.LeaveBody(k)
+			return wire.Refuse(wire.CodeMalformedMessage, "", "this stream needs HTTP/2")
 		}
 		return next(k)
 	}
@@ -32,9 +33,9 @@ func withoutGzip() connect.HandlerOption { //nolint:ireturn // what the library 
 
 // request is a call of a procedure, in the context that connect passes on.
 type request struct {
-	call     *core.Call
+	call     *wire.Call
 	body     io.ReadCloser // in place of the call's; nil: the call's own
-	messages *core.Body    // of a stream
+	messages *limits.Body  // of a stream
 	begun    bool          // the procedure has received its message
 }
 
@@ -49,8 +50,8 @@ func begin(ctx context.Context) *request {
 
 // unary returns the route of a procedure with one request and one answer.
 func unary[Req, Res any](
-	p *procedures, path string, do func(ctx context.Context, k *core.Call, req *Req) (*Res, error), scopes []access.Scope, audit core.Audit,
-) core.Route {
+	p *procedures, path string, do func(ctx context.Context, k *wire.Call, req *Req) (*Res, error), scopes []access.Scope, audit wire.Audit,
+) wire.Route {
 	handler := connect.NewUnaryHandlerSimple(path, func(ctx context.Context, req *Req) (*Res, error) {
 		k := begin(ctx).call
 		if bad, ok := any(req).(interface{ problem() error }); ok && bad.problem() != nil {
@@ -64,8 +65,8 @@ func unary[Req, Res any](
 		}
 		return res, nil
 	}, connect.WithCodec(codec{}), withoutGzip())
-	return core.Route{Method: http.MethodPost, Path: path, Scopes: scopes, Audit: audit, Handle: func(k *core.Call) error {
-		if _, err := core.Query(k); err != nil {
+	return wire.Route{Method: http.MethodPost, Path: path, Scopes: scopes, Audit: audit, Handle: func(k *wire.Call) error {
+		if _, err := wire.Query(k); err != nil {
 			return err
 		}
 		body, release, err := p.holdMessage(k)
@@ -97,14 +98,14 @@ func serve(of *request, handler http.Handler) {
 	switch {
 	case k.Failed != nil || of.begun:
 	case endedAtDeadline(k):
-		k.Failed = core.ErrDeadline
+		k.Failed = wire.ErrDeadline
 	default:
-		k.Failed = core.Refuse(core.CodeMalformedMessage, "", "the request violates its protocol")
+		k.Failed = wire.Refuse(wire.CodeMalformedMessage, "", "the request violates its protocol")
 	}
 }
 
 // endedAtDeadline reports whether connect answered that the client's deadline has passed.
-func endedAtDeadline(k *core.Call) bool {
+func endedAtDeadline(k *wire.Call) bool {
 	const exceeded = "4" // as gRPC writes connect.CodeDeadlineExceeded
 	res := k.Response()
 	return res.Status == http.StatusGatewayTimeout || res.Header().Get(http.TrailerPrefix+"Grpc-Status") == exceeded
@@ -117,7 +118,7 @@ func endedAtDeadline(k *core.Call) bool {
 // client's short deadline as a failure of their own. Five failures open the circuit breaker of a
 // Redis node. A command that Redis is executing ends with its own timeout, as after a client that
 // left.
-func untilDeadline(from context.Context, k *core.Call) (work context.Context, done context.CancelFunc) {
+func untilDeadline(from context.Context, k *wire.Call) (work context.Context, done context.CancelFunc) {
 	if _, ok := from.Deadline(); !ok {
 		return from, func() {}
 	}
@@ -129,10 +130,10 @@ func untilDeadline(from context.Context, k *core.Call) (work context.Context, do
 	}
 }
 
-// atDeadline returns err, with core.ErrDeadline around it if the client's deadline ended the call.
+// atDeadline returns err, with wire.ErrDeadline around it if the client's deadline ended the call.
 func atDeadline(from context.Context, err error) error {
-	if errors.Is(from.Err(), context.DeadlineExceeded) && core.Describe(err).Code == core.CodeUnavailable {
-		return fmt.Errorf("%w: %w", core.ErrDeadline, err)
+	if errors.Is(from.Err(), context.DeadlineExceeded) && wire.Describe(err).Code == wire.CodeUnavailable {
+		return fmt.Errorf("%w: %w", wire.ErrDeadline, err)
 	}
 	return err
 }

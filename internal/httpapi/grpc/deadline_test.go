@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/feedfilter/feedfilter/activity"
-	"github.com/feedfilter/feedfilter/internal/httpapi/core"
+	"github.com/feedfilter/feedfilter/internal/httpapi/wire"
 )
 
 // TestAtDeadline: only work that ended at the client's deadline is answered so. An invalid request
@@ -24,15 +24,15 @@ func TestAtDeadline(t *testing.T) {
 		err  error
 		want string
 	}{
-		{"canceled work, past the deadline", past, context.Canceled, core.CodeDeadlineExceeded},
-		{"ledger down, past the deadline", past, down, core.CodeDeadlineExceeded},
-		{"invalid, past the deadline", past, core.Refuse(activity.CodeOutOfRange, "limit", "0"), activity.CodeOutOfRange},
-		{"overloaded, past the deadline", past, activity.ErrOverloaded, core.CodeOverloaded},
-		{"fault, past the deadline", past, errors.New("fault"), core.CodeInternal},
-		{"ledger down, no deadline", t.Context(), down, core.CodeUnavailable},
-		{"client left", canceled, context.Canceled, core.CodeUnavailable},
+		{"canceled work, past the deadline", past, context.Canceled, wire.CodeDeadlineExceeded},
+		{"ledger down, past the deadline", past, down, wire.CodeDeadlineExceeded},
+		{"invalid, past the deadline", past, wire.Refuse(activity.CodeOutOfRange, "limit", "0"), activity.CodeOutOfRange},
+		{"overloaded, past the deadline", past, activity.ErrOverloaded, wire.CodeOverloaded},
+		{"fault, past the deadline", past, errors.New("fault"), wire.CodeInternal},
+		{"ledger down, no deadline", t.Context(), down, wire.CodeUnavailable},
+		{"client left", canceled, context.Canceled, wire.CodeUnavailable},
 	} {
-		if got := core.Describe(atDeadline(c.from, c.err)).Code; got != c.want {
+		if got := wire.Describe(atDeadline(c.from, c.err)).Code; got != c.want {
 			t.Errorf("%s: %s, want %s", c.name, got, c.want)
 		}
 	}

@@ -11,7 +11,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 
 	"github.com/feedfilter/feedfilter/feed"
-	"github.com/feedfilter/feedfilter/internal/httpapi/core"
+	"github.com/feedfilter/feedfilter/internal/httpapi/wire"
 	feedfilterv1 "github.com/feedfilter/feedfilter/proto/feedfilter/v1"
 )
 
@@ -66,7 +66,7 @@ func TestDecodedMemory(t *testing.T) {
 		}
 	}
 	for name, text := range messages {
-		measure("feed message, "+name, text, func() { _, _, _ = (&feedMessage{text}).decode(core.NewBuffer()) })
+		measure("feed message, "+name, text, func() { _, _, _ = (&feedMessage{text}).decode(wire.NewBuffer()) })
 		measure("feed message, "+name+", generated", text, func() {
 			_, _, _ = generatedRequest(text)
 		})
@@ -90,7 +90,7 @@ func TestDecodedMemory(t *testing.T) {
 	for number := range protowire.Number(12) {
 		name, text := strconv.Itoa(int(number)), fill("", part(number+1, ""), "")
 		measure("fan-out message, field "+name, text, func() {
-			if m, err := (&fanoutMessage{text}).decode(core.NewBuffer()); err == nil {
+			if m, err := (&fanoutMessage{text}).decode(wire.NewBuffer()); err == nil {
 				_, _ = postOf(m, "")
 			}
 		})

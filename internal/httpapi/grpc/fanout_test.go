@@ -8,7 +8,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/feedfilter/feedfilter/feed"
-	"github.com/feedfilter/feedfilter/internal/httpapi/core"
+	"github.com/feedfilter/feedfilter/internal/httpapi/wire"
 	feedfilterv1 "github.com/feedfilter/feedfilter/proto/feedfilter/v1"
 )
 
@@ -22,7 +22,7 @@ func fanoutMessageAgrees(t interface {
 	var want feedfilterv1.FanoutRequest
 	wantErr := readMessage([]byte(text), &want)
 	in := fanoutMessage{text}
-	got, err := in.decode(core.NewBuffer())
+	got, err := in.decode(wire.NewBuffer())
 	if wantErr != nil {
 		if err == nil && utf8.ValidString(strings.Join(got.GetViewers(), "")) {
 			t.Fatalf("%q is read as %v, want it refused: %v", text, got, wantErr)

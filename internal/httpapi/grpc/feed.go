@@ -6,7 +6,8 @@ import (
 
 	"github.com/feedfilter/feedfilter/activity"
 	"github.com/feedfilter/feedfilter/feed"
-	"github.com/feedfilter/feedfilter/internal/httpapi/core"
+	"github.com/feedfilter/feedfilter/internal/httpapi/operations"
+	"github.com/feedfilter/feedfilter/internal/httpapi/wire"
 	pb "github.com/feedfilter/feedfilter/proto/feedfilter/v1"
 )
 
@@ -16,7 +17,7 @@ type feedMessage struct{ text string }
 func (m *feedMessage) read(data []byte) { m.text = string(data) }
 
 // filter answers which of the posts the viewer sees.
-func (p *procedures) filter(ctx context.Context, k *core.Call, m *feedMessage) (answer *pb.FilterResponse, err error) {
+func (p *procedures) filter(ctx context.Context, k *wire.Call, m *feedMessage) (answer *pb.FilterResponse, err error) {
 	in := p.buffers.Get()
 	defer p.buffers.Put(in)
 	req, dropped, err := m.decode(in)
@@ -33,7 +34,7 @@ func (p *procedures) filter(ctx context.Context, k *core.Call, m *feedMessage) (
 
 // decode returns the request, and whether its answer leaves out the kept posts. The request uses
 // memory of the buffer. The feed checks that the ids in long lists are UTF-8.
-func (m *feedMessage) decode(in *core.Buffer) (feed.Request, bool, error) {
+func (m *feedMessage) decode(in *wire.Buffer) (feed.Request, bool, error) {
 	authors := 0
 	rest, ok := splitLists(m.text, func(r *messageReader, field uint64, s string) (took, ok bool) {
 		switch field {
@@ -64,7 +65,7 @@ func (m *feedMessage) decode(in *core.Buffer) (feed.Request, bool, error) {
 	}
 	if authors += len(message.GetAuthors()); authors > 0 && authors != len(in.Posts) {
 		text := fmt.Sprintf("%d authors for %d posts", authors, len(in.Posts))
-		return feed.Request{}, false, core.Refuse(activity.CodeOutOfRange, "authors", text)
+		return feed.Request{}, false, wire.Refuse(activity.CodeOutOfRange, "authors", text)
 	}
 	for i, author := range message.GetAuthors() {
 		in.Posts[i].Author = author
@@ -103,12 +104,12 @@ func feedRequest(m *pb.FilterRequest, posts []feed.Post) (feed.Request, bool, er
 		Viewer: m.GetViewer(), Posts: posts, Annotate: m.GetAnnotate(), Limit: int(m.GetLimit()),
 		Lists: m.GetLists(), RecordSeen: m.GetRecordSeen(), Exact: m.GetExact(), After: m.GetAfter(),
 	}
-	if req.Within, err = core.ParseWithin(m.GetWithin()); err != nil {
+	if req.Within, err = operations.ParseWithin(m.GetWithin()); err != nil {
 		return feed.Request{}, false, err
 	}
 	if m.GetLimit() > feed.MaxPosts {
 		text := fmt.Sprintf("%d is not in 1 to %d", m.GetLimit(), feed.MaxPosts)
-		return feed.Request{}, false, core.Refuse(activity.CodeOutOfRange, "limit", text)
+		return feed.Request{}, false, wire.Refuse(activity.CodeOutOfRange, "limit", text)
 	}
 	if m.GetKinds() != nil {
 		req.Kinds = append([]string{}, m.GetKinds().GetNames()...)
@@ -139,7 +140,7 @@ func droppedOnly(a pb.Answer) (bool, error) {
 	case pb.Answer_ANSWER_DROPPED:
 		return true, nil
 	default:
-		return false, core.Refuse(activity.CodeOutOfRange, "answer", `must be "kept" or "dropped"`)
+		return false, wire.Refuse(activity.CodeOutOfRange, "answer", `must be "kept" or "dropped"`)
 	}
 }
 

@@ -14,7 +14,7 @@ import (
 
 	"github.com/feedfilter/feedfilter/activity"
 	"github.com/feedfilter/feedfilter/feed"
-	"github.com/feedfilter/feedfilter/internal/httpapi/core"
+	"github.com/feedfilter/feedfilter/internal/httpapi/wire"
 	feedfilterv1 "github.com/feedfilter/feedfilter/proto/feedfilter/v1"
 )
 
@@ -80,8 +80,8 @@ func feedMessages() []string {
 		facets(&feedfilterv1.Facet{Name: "tag", Ids: []string{"a", "b"}, Posts: []uint32{1, 0}}),
 		facets(slices.Repeat([]*feedfilterv1.Facet{{Name: "tag", Ids: []string{"go"}, Posts: []uint32{0}}}, 2)...),
 		facets(&feedfilterv1.Facet{Ids: make([]string, feed.MaxIDs+1), Posts: make([]uint32, feed.MaxIDs+1)}),
-		facets(slices.Repeat([]*feedfilterv1.Facet{{}}, core.MaxTexts)...),
-		facets(slices.Repeat([]*feedfilterv1.Facet{{}}, core.MaxTexts+1)...),
+		facets(slices.Repeat([]*feedfilterv1.Facet{{}}, wire.MaxTexts)...),
+		facets(slices.Repeat([]*feedfilterv1.Facet{{}}, wire.MaxTexts+1)...),
 		"\x62\x03\x0a\x01\xff", "\x62\x02\x10\x01", "\x62\x02\x22\x00", "\x62\x02\x0a\x01", "\x62\x04\x0a\x00\x0a\x00",
 		"\x62\x04\x12\x00\x0a\x00", "\x60\x01", "\x62\x03\x1a\x01\xff",
 		"",
@@ -115,7 +115,7 @@ func messagesAgree(t interface {
 	Fatalf(format string, args ...any)
 }, text string) bool {
 	t.Helper()
-	got, dropped, err := (&feedMessage{text}).decode(core.NewBuffer())
+	got, dropped, err := (&feedMessage{text}).decode(wire.NewBuffer())
 	if err == nil {
 		for _, p := range got.Posts { // the feed refuses these
 			if !utf8.ValidString(p.ID + "|" + p.Author + "|" + fmt.Sprint(p.Actors, p.Roles)) {
@@ -150,7 +150,7 @@ func generatedRequest(text string) (feed.Request, bool, error) {
 		posts[i].ID = id
 	}
 	if n := len(m.GetAuthors()); n > 0 && n != len(posts) {
-		return feed.Request{}, false, core.Refuse(activity.CodeOutOfRange, "authors", fmt.Sprintf("%d authors for %d posts", n, len(posts)))
+		return feed.Request{}, false, wire.Refuse(activity.CodeOutOfRange, "authors", fmt.Sprintf("%d authors for %d posts", n, len(posts)))
 	}
 	for i, author := range m.GetAuthors() {
 		posts[i].Author = author
@@ -193,7 +193,7 @@ func TestReadFeedMessage(t *testing.T) {
 // TestReadFeedMessageAlone checks that the generated code reads no list of a usual feed: it would
 // allocate each id.
 func TestReadFeedMessageAlone(t *testing.T) {
-	m, buffers := feedMessage{string(marshaled(servedMessage(0)))}, new(core.Buffers)
+	m, buffers := feedMessage{string(marshaled(servedMessage(0)))}, new(wire.Buffers)
 	n := testing.AllocsPerRun(20, func() {
 		in := buffers.Get()
 		if req, _, err := m.decode(in); err != nil || len(req.Posts) != servedPosts {
@@ -259,14 +259,14 @@ func BenchmarkReadFeedMessage(b *testing.B) {
 	for n := range bodies {
 		bodies[n] = marshaled(servedMessage(n))
 	}
-	for name, read := range map[string]func(data []byte, in *core.Buffer) (feed.Request, bool, error){
-		"hand": func(data []byte, in *core.Buffer) (feed.Request, bool, error) {
+	for name, read := range map[string]func(data []byte, in *wire.Buffer) (feed.Request, bool, error){
+		"hand": func(data []byte, in *wire.Buffer) (feed.Request, bool, error) {
 			return (&feedMessage{string(data)}).decode(in)
 		},
-		"generated": func(data []byte, _ *core.Buffer) (feed.Request, bool, error) { return generatedRequest(string(data)) },
+		"generated": func(data []byte, _ *wire.Buffer) (feed.Request, bool, error) { return generatedRequest(string(data)) },
 	} {
 		b.Run(name, func(b *testing.B) {
-			var all core.Buffers
+			var all wire.Buffers
 			b.ReportAllocs()
 			for n := 0; b.Loop(); n++ {
 				in := all.Get()

@@ -8,7 +8,8 @@ import (
 
 	"github.com/feedfilter/feedfilter/activity"
 	"github.com/feedfilter/feedfilter/feed"
-	"github.com/feedfilter/feedfilter/internal/httpapi/core"
+	"github.com/feedfilter/feedfilter/internal/httpapi/operations"
+	"github.com/feedfilter/feedfilter/internal/httpapi/wire"
 )
 
 // Long lists of a FilterRequest and, last, of a FanoutRequest.
@@ -125,7 +126,7 @@ func (l *listLengths) check(data []byte, of protoreflect.MessageDescriptor) erro
 	for len(data) > 0 {
 		number, kind, n := protowire.ConsumeField(data)
 		if n < 0 {
-			return core.Refuse(core.CodeMalformedMessage, "", "the message is not valid Protobuf")
+			return wire.Refuse(wire.CodeMalformedMessage, "", "the message is not valid Protobuf")
 		}
 		part, f := data[:n], of.Fields().ByNumber(number)
 		data = data[n:]
@@ -138,7 +139,7 @@ func (l *listLengths) check(data []byte, of protoreflect.MessageDescriptor) erro
 			}
 			l.lengths[number]++
 			if most := maxListed(f, kind); l.lengths[number] > most {
-				return core.TooManyValues(string(f.Name()), strconv.Itoa(most))
+				return wire.TooManyValues(string(f.Name()), strconv.Itoa(most))
 			}
 		}
 		if kind != protowire.BytesType || f.Message() == nil || !hasLists(f.Message()) {
@@ -199,10 +200,10 @@ func maxListed(f protoreflect.FieldDescriptor, kind protowire.Type) int {
 	case "feedfilter.v1.FanoutRequest.viewers":
 		return feed.MaxViewers
 	case "feedfilter.v1.RecordBatchRequest.activities":
-		return core.MaxBatch
+		return operations.MaxBatch
 	case "feedfilter.v1.RecordStreamRequest.activities":
-		return core.MaxChunk
+		return operations.MaxChunk
 	default:
-		return core.MaxTexts
+		return wire.MaxTexts
 	}
 }

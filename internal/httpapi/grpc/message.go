@@ -12,7 +12,7 @@ import (
 	"connectrpc.com/connect"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/feedfilter/feedfilter/internal/httpapi/core"
+	"github.com/feedfilter/feedfilter/internal/httpapi/wire"
 	pb "github.com/feedfilter/feedfilter/proto/feedfilter/v1"
 )
 
@@ -40,16 +40,16 @@ func streamTypes() []string {
 func messageType(r *http.Request, wanted []string) (string, error) {
 	for _, header := range []string{"Grpc-Encoding", "Connect-Content-Encoding"} {
 		if encoding := r.Header.Get(header); encoding != "" && encoding != "identity" {
-			return "", core.Refuse(core.CodeUnsupportedMediaType, "", "compressed messages are not supported")
+			return "", wire.Refuse(wire.CodeUnsupportedMediaType, "", "compressed messages are not supported")
 		}
 	}
-	return core.MediaType(r, wanted...)
+	return wire.MediaType(r, wanted...)
 }
 
 // holdMessage returns the body of a request, whose messages count in the budget of bodies. The
 // caller calls release at the end of the request. holdMessage refuses a message that is too long
 // before it reads it.
-func (p *procedures) holdMessage(k *core.Call) (body io.ReadCloser, release func(), err error) {
+func (p *procedures) holdMessage(k *wire.Call) (body io.ReadCloser, release func(), err error) {
 	r := k.Request()
 	media, err := messageType(r, messageTypes())
 	if err != nil {
@@ -60,13 +60,13 @@ func (p *procedures) holdMessage(k *core.Call) (body io.ReadCloser, release func
 	if strings.HasPrefix(media, "application/grpc") {
 		var envelope [envelopeBytes]byte
 		if _, err := io.ReadFull(r.Body, envelope[:]); err != nil {
-			return nil, nil, core.Unreadable(err)
+			return nil, nil, wire.Unreadable(err)
 		}
 		head, limit, length = envelope[:], limit+envelopeBytes, int64(binary.BigEndian.Uint32(envelope[1:]))
 	}
 	if length > p.limits.MaxBody {
-		core.LeaveBody(k)
-		return nil, nil, core.TooLarge(p.limits.MaxBody)
+		wire.LeaveBody(k)
+		return nil, nil, wire.TooLarge(p.limits.MaxBody)
 	}
 	// MaxBytesReader needs net/http's own writer to close the connection at the limit.
 	rest := p.limits.Hold(k, http.MaxBytesReader(k.Response().Writer, r.Body, limit-int64(len(head))))
@@ -82,7 +82,7 @@ type messageBody struct {
 	io.Closer
 
 	of    *procedures
-	call  *core.Call
+	call  *wire.Call
 	limit int64
 }
 
@@ -93,9 +93,9 @@ func (b *messageBody) Read(p []byte) (int, error) {
 		return n, err
 	}
 	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
-		err = core.TooLarge(b.limit)
+		err = wire.TooLarge(b.limit)
 	} else {
-		err = core.Unreadable(err)
+		err = wire.Unreadable(err)
 	}
 	return n, b.of.problem(b.call, err)
 }
@@ -156,13 +156,13 @@ func readMessage(data []byte, into proto.Message) error {
 		return err
 	}
 	if err := (proto.UnmarshalOptions{Merge: true}).Unmarshal(data, into); err != nil {
-		return core.Refuse(core.CodeMalformedMessage, "", "the message does not match the schema")
+		return wire.Refuse(wire.CodeMalformedMessage, "", "the message does not match the schema")
 	}
 	return nil
 }
 
 // detailOf returns a problem as a message.
-func detailOf(p core.Problem) *pb.ErrorDetail {
+func detailOf(p wire.Problem) *pb.ErrorDetail {
 	return &pb.ErrorDetail{
 		Code: p.Code, Message: p.Message, Field: p.Field, Limit: p.Limit, HttpStatus: uint32(p.Status()),
 	}
@@ -195,7 +195,7 @@ func connectCode(status int) connect.Code {
 }
 
 // problem returns the connect error for err, and stores err in the call.
-func (p *procedures) problem(k *core.Call, err error) *connect.Error {
+func (p *procedures) problem(k *wire.Call, err error) *connect.Error {
 	k.Failed = err
 	told := p.operations.Reports.Tell(k, err)
 	e := connect.NewError(connectCode(told.Status()), errors.New(told.Message))
@@ -206,8 +206,8 @@ func (p *procedures) problem(k *core.Call, err error) *connect.Error {
 }
 
 // fail answers a request whose procedure has not begun with err, in the client's protocol.
-func (p *procedures) fail(k *core.Call, err error) {
-	if _, unknown := core.MediaType(k.Request(), append(messageTypes(), streamTypes()...)...); unknown != nil {
+func (p *procedures) fail(k *wire.Call, err error) {
+	if _, unknown := wire.MediaType(k.Request(), append(messageTypes(), streamTypes()...)...); unknown != nil {
 		p.operations.Reports.Answer(k, err) // the client does not speak gRPC or Connect
 	} else if err := p.errors.Write(k.Response(), k.Request(), p.problem(k, err)); err != nil {
 		p.operations.Reports.NotSent(k, err)

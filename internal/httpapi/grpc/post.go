@@ -5,7 +5,7 @@ import (
 
 	"github.com/feedfilter/feedfilter/activity"
 	"github.com/feedfilter/feedfilter/feed"
-	"github.com/feedfilter/feedfilter/internal/httpapi/core"
+	"github.com/feedfilter/feedfilter/internal/httpapi/wire"
 	pb "github.com/feedfilter/feedfilter/proto/feedfilter/v1"
 )
 
@@ -25,7 +25,7 @@ func postOf(m messageOfPost, prefix string) (feed.Post, error) {
 	for i, f := range m.GetFacets() {
 		field := fmt.Sprintf("%sfacets[%d]", prefix, i)
 		if len(f.GetPosts()) > 0 {
-			return feed.Post{}, core.Refuse(activity.CodeOutOfRange, field+".posts", "the request is about one post: leave this out")
+			return feed.Post{}, wire.Refuse(activity.CodeOutOfRange, field+".posts", "the request is about one post: leave this out")
 		}
 		if err := placeFacet(post, field, f.GetName(), f.GetIds(), make([]uint32, len(f.GetIds()))); err != nil {
 			return feed.Post{}, err
@@ -38,7 +38,7 @@ func postOf(m messageOfPost, prefix string) (feed.Post, error) {
 // on[i].
 func placeActors(posts []feed.Post, actors, roles []string, on []uint32) error {
 	if len(roles) != 0 && len(roles) != len(actors) {
-		return core.Refuse(activity.CodeOutOfRange, "actor_roles", fmt.Sprintf("%d roles for %d actors", len(roles), len(actors)))
+		return wire.Refuse(activity.CodeOutOfRange, "actor_roles", fmt.Sprintf("%d roles for %d actors", len(roles), len(actors)))
 	}
 	return placeIDs(posts, actors, on, "actor_posts", func(p *feed.Post, from, to int) error {
 		p.Actors = actors[from:to:to]
@@ -54,7 +54,7 @@ func placeFacet(posts []feed.Post, field, name string, ids []string, on []uint32
 	facet := activity.Facet(name)
 	return placeIDs(posts, ids, on, field+".posts", func(p *feed.Post, from, to int) error {
 		if _, twice := p.Facets[facet]; twice {
-			return core.Refuse(core.CodeDuplicateKey, field+".name", fmt.Sprintf("the facet %q occurs twice", name))
+			return wire.Refuse(wire.CodeDuplicateKey, field+".name", fmt.Sprintf("the facet %q occurs twice", name))
 		}
 		if p.Facets == nil {
 			p.Facets = make(map[activity.Facet][]string, 1)
@@ -68,18 +68,18 @@ func placeFacet(posts []feed.Post, field, name string, ids []string, on []uint32
 // on[i]. field is the name of on in the message.
 func placeIDs(posts []feed.Post, ids []string, on []uint32, field string, place func(p *feed.Post, from, to int) error) error {
 	if len(ids) != len(on) {
-		return core.Refuse(activity.CodeOutOfRange, field, fmt.Sprintf("%d posts for %d ids", len(on), len(ids)))
+		return wire.Refuse(activity.CodeOutOfRange, field, fmt.Sprintf("%d posts for %d ids", len(on), len(ids)))
 	}
 	for i := 0; i < len(on); {
 		post, from := on[i], i
 		if int64(post) >= int64(len(posts)) {
-			return core.Refuse(activity.CodeOutOfRange, field, fmt.Sprintf("no post has the index %d", post))
+			return wire.Refuse(activity.CodeOutOfRange, field, fmt.Sprintf("no post has the index %d", post))
 		}
 		for i < len(on) && on[i] == post {
 			i++
 		}
 		if i < len(on) && on[i] < post {
-			return core.Refuse(activity.CodeOutOfRange, field, fmt.Sprintf("%d after %d: must be in ascending order", on[i], post))
+			return wire.Refuse(activity.CodeOutOfRange, field, fmt.Sprintf("%d after %d: must be in ascending order", on[i], post))
 		}
 		if err := place(&posts[post], from, i); err != nil {
 			return err

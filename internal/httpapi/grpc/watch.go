@@ -11,7 +11,9 @@ import (
 	"connectrpc.com/grpchealth"
 	"google.golang.org/protobuf/encoding/protowire"
 
-	"github.com/feedfilter/feedfilter/internal/httpapi/core"
+	"github.com/feedfilter/feedfilter/internal/httpapi/limits"
+	"github.com/feedfilter/feedfilter/internal/httpapi/operations"
+	"github.com/feedfilter/feedfilter/internal/httpapi/wire"
 )
 
 const (
@@ -24,9 +26,15 @@ const (
 	statusServiceUnknown grpchealth.Status = 3
 )
 
+// Fields of a HealthCheckRequest, and of a HealthCheckResponse.
+const (
+	fieldService = 1
+	fieldStatus  = 1
+)
+
 // healthWatches answers the calls of grpc.health.v1.Health/Watch.
 type healthWatches struct {
-	watches core.Budget
+	watches limits.Budget
 	ended   chan struct{} // closed when the service shuts down
 	end     func()        // closes it
 
@@ -52,7 +60,7 @@ func (m *watchRequest) read(data []byte) {
 		if n < 0 {
 			return
 		}
-		if number == 1 && wireType == protowire.BytesType {
+		if number == fieldService && wireType == protowire.BytesType {
 			_, _, tag := protowire.ConsumeTag(data)
 			service, _ := protowire.ConsumeBytes(data[tag:])
 			m.service = string(service)
@@ -66,14 +74,14 @@ type watchAnswer struct{ status grpchealth.Status }
 
 // appendTo implements appender.
 func (m *watchAnswer) appendTo(dst []byte) []byte {
-	return protowire.AppendVarint(protowire.AppendTag(dst, 1, protowire.VarintType), uint64(m.status))
+	return protowire.AppendVarint(protowire.AppendTag(dst, fieldStatus, protowire.VarintType), uint64(m.status))
 }
 
 // watchStream is the answer to a watch.
 type watchStream = connect.ServerStream[watchAnswer]
 
 // watchProcedure answers a watch: it sends the status at once and after each change.
-func (p *procedures) watchProcedure(procedure string, health healthChecker) core.Handler {
+func (p *procedures) watchProcedure(procedure string, health healthChecker) wire.Handler {
 	handler := connect.NewServerStreamHandler(procedure,
 		func(ctx context.Context, req *connect.Request[watchRequest], stream *watchStream) error {
 			k := begin(ctx).call
@@ -86,15 +94,15 @@ func (p *procedures) watchProcedure(procedure string, health healthChecker) core
 			p.limits.Leave(k)
 			return p.watch(ctx, k, health.has(req.Msg.service), stream)
 		}, connect.WithCodec(codec{}), connect.WithReadMaxBytes(maxReflection), withoutGzip())
-	return overHTTP2(func(k *core.Call) error {
+	return overHTTP2(func(k *wire.Call) error {
 		serve(&request{call: k}, handler)
 		return nil
 	})
 }
 
 // watch sends the status until the client leaves or the service shuts down.
-func (p *procedures) watch(ctx context.Context, k *core.Call, known bool, stream *watchStream) error {
-	conn := core.NewStreamConn(k, p.limits.Idle)
+func (p *procedures) watch(ctx context.Context, k *wire.Call, known bool, stream *watchStream) error {
+	conn := wire.NewStreamConn(k, p.limits.Idle)
 	defer conn.Release()
 	sent := grpchealth.StatusUnknown // no service has this status
 	send := func(status grpchealth.Status) error {
@@ -115,7 +123,7 @@ func (p *procedures) watch(ctx context.Context, k *core.Call, known bool, stream
 	for {
 		status := statusServiceUnknown
 		if known {
-			status = p.watches.status(ctx, p.health)
+			status = p.watches.status(ctx, p.operations.Health)
 		}
 		if err := send(status); err != nil {
 			return err
@@ -133,7 +141,7 @@ func (p *procedures) watch(ctx context.Context, k *core.Call, known bool, stream
 
 // status returns the status that all watches share. It asks the dependencies at most twice in
 // watchPause, however many watches there are.
-func (w *healthWatches) status(ctx context.Context, health *core.Health) grpchealth.Status {
+func (w *healthWatches) status(ctx context.Context, health *operations.Health) grpchealth.Status {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if time.Since(w.asked) >= watchPause/2 {
@@ -152,7 +160,7 @@ func servingStatus(ready bool) grpchealth.Status {
 
 // healthChecker answers the health checks of gRPC clients, with the result of GET /readyz.
 type healthChecker struct {
-	health   *core.Health
+	health   *operations.Health
 	services []string
 }
 

@@ -2,7 +2,6 @@ package grpc
 
 import (
 	"context"
-	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -11,12 +10,13 @@ import (
 	"testing/synctest"
 	"time"
 
-	"connectrpc.com/connect"
 	"connectrpc.com/grpchealth"
 	"github.com/labstack/echo/v4"
 
 	"github.com/feedfilter/feedfilter/activity"
-	"github.com/feedfilter/feedfilter/internal/httpapi/core"
+	"github.com/feedfilter/feedfilter/internal/httpapi/operations"
+	"github.com/feedfilter/feedfilter/internal/httpapi/wire"
+	"github.com/feedfilter/feedfilter/internal/metrics"
 )
 
 // begun is an answer that records when its first part was written, and the write deadline.
@@ -43,22 +43,16 @@ func (b *begun) SetWriteDeadline(deadline time.Time) error {
 // TestHealthWatchesAreBounded: a watch beyond the limit is told that watches are unsupported, and a
 // watch ends with its client.
 func TestHealthWatchesAreBounded(t *testing.T) {
-	limits := core.NewLimits(10, 10, 1<<20)
-	limits.MaxBody, limits.Idle = 1<<20, time.Minute
-	o := &core.Operations{Limits: limits, Reports: core.NewReports(slog.New(slog.DiscardHandler), false)}
-	p := &procedures{
-		operations: o, limits: limits, health: core.NewHealth(&asked{ready: true}, time.Second), watches: newHealthWatches(),
-		errors: connect.NewErrorWriter(connect.WithCodec(codec{})),
-	}
+	p := newProcedures(operationsOn(&asked{ready: true}))
 	p.watches.watches.Limit = 1
-	var watch core.Handler
+	var watch wire.Handler
 	for _, r := range p.standardRoutes() {
 		if strings.HasSuffix(r.Path, "/Watch") {
 			watch = r.Handle
 		}
 	}
 	serveWatch := func(w http.ResponseWriter, r *http.Request) {
-		call := &core.Call{Context: echo.New().NewContext(r, w)}
+		call := &wire.Call{Context: echo.New().NewContext(r, w)}
 		if err := watch(call); err != nil {
 			p.fail(call, err) //nolint:contextcheck // the call has the request's
 		}
@@ -105,6 +99,11 @@ func TestHealthWatchesAreBounded(t *testing.T) {
 	}
 }
 
+// operationsOn returns operations on the activities.
+func operationsOn(a activity.Activities) *operations.Operations {
+	return operations.New(a, metrics.New(metrics.Settings{}), operations.Config{})
+}
+
 // asked counts how often it is asked whether it is ready.
 type asked struct {
 	activity.Activities
@@ -112,6 +111,8 @@ type asked struct {
 	ready bool
 	times int
 }
+
+func (a *asked) Kinds() *activity.Kinds { return activity.BuiltinKinds() }
 
 func (a *asked) Ready(context.Context) (ready bool, down []error) {
 	a.times++
@@ -122,7 +123,7 @@ func (a *asked) Ready(context.Context) (ready bool, down []error) {
 func TestHealthWatchesShareChecks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := &asked{ready: true}
-		health, watches := core.NewHealth(a, time.Second), newHealthWatches()
+		health, watches := operationsOn(a).Health, newHealthWatches()
 		for i, want := range []grpchealth.Status{grpchealth.StatusServing, grpchealth.StatusNotServing, grpchealth.StatusServing} {
 			a.ready = want == grpchealth.StatusServing
 			for range 100 {

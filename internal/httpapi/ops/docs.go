@@ -8,7 +8,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/feedfilter/feedfilter/activity"
-	"github.com/feedfilter/feedfilter/internal/httpapi/core"
+	"github.com/feedfilter/feedfilter/internal/httpapi/wire"
 	"github.com/feedfilter/feedfilter/internal/openapi"
 	"github.com/feedfilter/feedfilter/internal/opspage"
 )
@@ -23,19 +23,19 @@ type documents struct {
 }
 
 // Documents returns the routes of the description of the API and of the pages for browsers.
-func Documents(kinds *activity.Kinds) []core.Route {
+func Documents(kinds *activity.Kinds) []wire.Route {
 	d := &documents{
 		description: sync.OnceValues(func() ([]byte, error) { return openapi.Document(kinds) }), docs: sync.OnceValues(openapi.Page),
 	}
 	opsPage := opspage.New()
-	showOps := page(func(k *core.Call) error { // a static page, without data
+	showOps := page(func(k *wire.Call) error { // a static page, without data
 		opsPage.ServeHTTP(k.Response(), k.Request())
 		return nil
 	})
-	get := func(path string, handle core.Handler) core.Route {
-		return core.Route{Method: http.MethodGet, Path: path, Handle: handle, Free: true}
+	get := func(path string, handle wire.Handler) wire.Route {
+		return wire.Route{Method: http.MethodGet, Path: path, Handle: handle, Free: true}
 	}
-	return []core.Route{
+	return []wire.Route{
 		get("/openapi.json", d.openAPI),
 		get(docsPath, page(d.docsFile)),
 		get(docsPath+"/style.css", page(d.docsFile)),
@@ -46,20 +46,20 @@ func Documents(kinds *activity.Kinds) []core.Route {
 }
 
 // openAPI answers with the description of the API for programs.
-func (d *documents) openAPI(k *core.Call) error {
-	if _, err := core.Query(k); err != nil {
+func (d *documents) openAPI(k *wire.Call) error {
+	if _, err := wire.Query(k); err != nil {
 		return err
 	}
 	document, err := d.description()
 	if err != nil {
 		return err
 	}
-	return core.Send(k, http.StatusOK, core.TypeJSON, document)
+	return wire.Send(k, http.StatusOK, wire.TypeJSON, document)
 }
 
 // docsFile answers with the HTML page of the description, or with a file that the page loads.
-func (d *documents) docsFile(k *core.Call) error {
-	if _, err := core.Query(k); err != nil {
+func (d *documents) docsFile(k *wire.Call) error {
+	if _, err := wire.Query(k); err != nil {
 		return err
 	}
 	files, err := d.docs()
@@ -78,16 +78,16 @@ func (d *documents) docsFile(k *core.Call) error {
 	h.Set(echo.HeaderVary, echo.HeaderAcceptEncoding)
 	if f.Zipped != nil && strings.Contains(k.Request().Header.Get(echo.HeaderAcceptEncoding), "gzip") {
 		h.Set(echo.HeaderContentEncoding, "gzip")
-		return core.Send(k, http.StatusOK, f.Type, f.Zipped)
+		return wire.Send(k, http.StatusOK, f.Type, f.Zipped)
 	}
-	return core.Send(k, http.StatusOK, f.Type, f.Content)
+	return wire.Send(k, http.StatusOK, f.Type, f.Content)
 }
 
 // page adds the headers for browsers to HTML pages and to the files that they load. A page may load
 // files only from this service. It may not contain inline scripts or styles, and no other page may
 // show it in a frame.
-func page(next core.Handler) core.Handler {
-	return func(k *core.Call) error {
+func page(next wire.Handler) wire.Handler {
+	return func(k *wire.Call) error {
 		h := k.Response().Header()
 		h.Set(echo.HeaderContentSecurityPolicy, "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "+
 			"connect-src 'self'; font-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'")

@@ -8,14 +8,14 @@ import (
 
 	"github.com/labstack/echo/v4"
 
-	"github.com/feedfilter/feedfilter/internal/httpapi/core"
+	"github.com/feedfilter/feedfilter/internal/httpapi/wire"
 )
 
 // TestPageHeaders: a page may do only what it needs.
 func TestPageHeaders(t *testing.T) {
 	e := echo.New()
-	show := page(func(k *core.Call) error { return k.HTML(http.StatusOK, "<p>") })
-	e.GET("/", func(c echo.Context) error { return show(&core.Call{Context: c}) })
+	show := page(func(k *wire.Call) error { return k.HTML(http.StatusOK, "<p>") })
+	e.GET("/", func(c echo.Context) error { return show(&wire.Call{Context: c}) })
 	w := httptest.NewRecorder()
 	e.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", http.NoBody))
 	for name, want := range map[string]string{

@@ -9,7 +9,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/feedfilter/feedfilter/activity"
-	"github.com/feedfilter/feedfilter/internal/httpapi/core"
+	"github.com/feedfilter/feedfilter/internal/httpapi/wire"
 )
 
 // Statuses of a service.
@@ -31,25 +31,25 @@ type down struct {
 }
 
 // alive answers 200 while the process serves requests.
-func (o *ops) alive(context.Context, *core.Call) (any, error) { return healthAnswer{Status: "ok"}, nil }
+func (o *ops) alive(context.Context, *wire.Call) (any, error) { return healthAnswer{Status: "ok"}, nil }
 
 // ready answers whether the service can answer feeds. It also answers 200 if only the pages or only
 // the ledger work: otherwise an outage of Redis would take every instance out of service. Anybody
 // may read the answer, so it contains no addresses; details are only logged.
-func (o *ops) ready(k *core.Call) error {
-	if _, err := core.Query(k); err != nil {
+func (o *ops) ready(k *wire.Call) error {
+	if _, err := wire.Query(k); err != nil {
 		return err
 	}
-	ready, errs := o.health.Ask(k.Request().Context())
+	ready, errs := o.operations.Health.Ask(k.Request().Context())
 	if len(errs) > 0 {
 		o.operations.Reports.LogPart(k, o.downs, "check the dependencies", errors.Join(errs...))
 	}
 	answer := healthAnswer{statusOf(ready, errs), downsOf(errs)}
 	if ready {
-		return core.Respond(k, answer)
+		return wire.Respond(k, answer)
 	}
 	k.Response().Header().Set(echo.HeaderRetryAfter, "1")
-	return core.RespondAs(k, http.StatusServiceUnavailable, answer)
+	return wire.RespondAs(k, http.StatusServiceUnavailable, answer)
 }
 
 func statusOf(ready bool, down []error) string {

@@ -11,7 +11,8 @@ import (
 
 	"github.com/feedfilter/feedfilter/activity"
 	"github.com/feedfilter/feedfilter/activity/pages"
-	"github.com/feedfilter/feedfilter/internal/httpapi/core"
+	"github.com/feedfilter/feedfilter/internal/httpapi/operations"
+	"github.com/feedfilter/feedfilter/internal/httpapi/wire"
 	"github.com/feedfilter/feedfilter/internal/metrics"
 )
 
@@ -27,7 +28,7 @@ const (
 // History keeps what the metrics say, step by step. It takes about 400 KiB, and 17 KiB more for
 // each kind that drops.
 type History struct {
-	operations *core.Operations
+	operations *operations.Operations
 	durations  func() metrics.Histogram
 	columns    []column
 
@@ -148,7 +149,7 @@ func kept(points []point, p point, most int) []point {
 
 // NewHistory returns a history of the operations without steps. durations returns the histogram of
 // all calls that ask for a feed, in seconds.
-func NewHistory(o *core.Operations, durations func() metrics.Histogram) *History {
+func NewHistory(o *operations.Operations, durations func() metrics.Histogram) *History {
 	h := &History{operations: o, durations: durations, columns: columnsOfHistory()}
 	for _, k := range o.Activities.Kinds().All() {
 		if k.Effect == activity.Drop {
@@ -225,10 +226,10 @@ func (h *History) snapshot(now time.Time) snapshot {
 }
 
 // Answer answers with the history of the service.
-func (h *History) Answer(k *core.Call) error {
-	values, err := core.Query(k, "window")
+func (h *History) Answer(k *wire.Call) error {
+	values, err := wire.Query(k, "window")
 	if err == nil {
-		err = core.NoBody(k)
+		err = wire.NoBody(k)
 	}
 	if err != nil {
 		return err
@@ -241,9 +242,9 @@ func (h *History) Answer(k *core.Call) error {
 	case window == "24h":
 		points, step, back = &h.long, time.Minute, 24*time.Hour
 	default:
-		return core.Refuse(activity.CodeOutOfRange, "window", "must be 15m, 1h or 24h")
+		return wire.Refuse(activity.CodeOutOfRange, "window", "must be 15m, 1h or 24h")
 	}
-	return core.Respond(k, h.answer(points, back, step))
+	return wire.Respond(k, h.answer(points, back, step))
 }
 
 // answer returns copies of the last steps, in columns. So a slow reader does not hold the lock.

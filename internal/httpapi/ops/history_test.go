@@ -3,7 +3,6 @@ package ops
 import (
 	"cmp"
 	"encoding/json"
-	"log/slog"
 	"maps"
 	"math"
 	"net/http"
@@ -21,10 +20,10 @@ import (
 	"github.com/feedfilter/feedfilter/activity/ledger"
 	"github.com/feedfilter/feedfilter/activity/pages"
 	"github.com/feedfilter/feedfilter/favfilter"
-	"github.com/feedfilter/feedfilter/internal/httpapi/core"
+	"github.com/feedfilter/feedfilter/internal/httpapi/operations"
 	"github.com/feedfilter/feedfilter/internal/httpapi/rest"
+	"github.com/feedfilter/feedfilter/internal/httpapi/wire"
 	"github.com/feedfilter/feedfilter/internal/metrics"
-	"github.com/feedfilter/feedfilter/internal/sampler"
 )
 
 // remembering is a service with a history whose steps the test ends.
@@ -32,7 +31,7 @@ type remembering struct {
 	http.Handler
 	t *testing.T
 	*History
-	operations *core.Operations
+	operations *operations.Operations
 	recorder   *activity.Recorder
 	now        time.Time
 }
@@ -53,25 +52,15 @@ func newRemembering(t *testing.T, pages uint32, scrubs bool) *remembering {
 		t.Fatal(err)
 	}
 	t.Cleanup(r.Close)
-	limits := core.NewLimits(10, 10, 1<<20)
-	limits.MaxBody, limits.Timeout = 1<<20, 10*time.Second
-	none, err := sampler.New(nil, sampler.Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	o := &core.Operations{
-		Activities: r, Recorder: r, Sampler: none, Access: new(core.Access), Limits: limits,
-		Reports: core.NewReports(slog.New(slog.DiscardHandler), false), Feeds: core.NewFeedCounts(r.Kinds()),
-	}
 	registry := metrics.New(metrics.Settings{})
-	o.Candidates = registry.Feeds(o.Feeds.Stats)
+	o := operations.New(r, registry, operations.Config{})
 	feeds := registry.Requests().Route(rest.FilterPath, http.MethodPost)
 	history := NewHistory(o, func() metrics.Histogram { return metrics.Durations(feeds) })
 	e := echo.New()
-	routes := append(rest.Routes(o), core.Route{Method: http.MethodGet, Path: "/v1/ops/history", Handle: history.Answer})
+	routes := append(rest.Routes(o), wire.Route{Method: http.MethodGet, Path: "/v1/ops/history", Handle: history.Answer})
 	for _, route := range routes {
 		e.Add(route.Method, route.Path, func(c echo.Context) error {
-			k, start := &core.Call{Context: c}, time.Now()
+			k, start := &wire.Call{Context: c}, time.Now()
 			if err := route.Handle(k); err != nil {
 				o.Reports.Answer(k, err)
 			}

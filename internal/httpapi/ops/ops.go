@@ -12,7 +12,9 @@ import (
 	"github.com/feedfilter/feedfilter/activity/pages"
 	"github.com/feedfilter/feedfilter/internal/access"
 	"github.com/feedfilter/feedfilter/internal/follow"
-	"github.com/feedfilter/feedfilter/internal/httpapi/core"
+	"github.com/feedfilter/feedfilter/internal/httpapi/limits"
+	"github.com/feedfilter/feedfilter/internal/httpapi/operations"
+	"github.com/feedfilter/feedfilter/internal/httpapi/wire"
 	"github.com/feedfilter/feedfilter/internal/inspect"
 	"github.com/feedfilter/feedfilter/internal/sampler"
 )
@@ -26,59 +28,58 @@ type About struct {
 
 // ops answers the calls of operators, who inspect the service, repair pages and raise their number.
 type ops struct {
-	operations *core.Operations
+	operations *operations.Operations
 	activities activity.Activities
 	recorder   *activity.Recorder // the activities; nil without a ledger
-	limits     *core.Limits
-	health     *core.Health
+	limits     *limits.Limits
 	downs      *access.Throttle // throttles log lines of failed readiness checks
 	started    time.Time
 	about      About
 }
 
 // Routes returns the routes of operators and of probes. The history has one of its own.
-func Routes(c *core.Operations, health *core.Health, about About) []core.Route {
+func Routes(c *operations.Operations, about About) []wire.Route {
 	o := &ops{
-		operations: c, activities: c.Activities, recorder: c.Recorder, limits: c.Limits, health: health,
+		operations: c, activities: c.Activities, recorder: c.Recorder, limits: c.Limits,
 		downs: access.NewThrottle(), started: time.Now(), about: about,
 	}
-	strict := core.Strict(core.NotNull[pagesRequest](), core.NotNull[scrubRequest]())
+	strict := wire.Strict(wire.NotNull[pagesRequest](), wire.NotNull[scrubRequest]())
 	read, write := []access.Scope{access.OpsRead}, []access.Scope{access.OpsWrite}
-	scrub := core.Requested(c.Limits, strict, o.startScrub)
-	startScrub := func(k *core.Call) error {
+	scrub := limits.Requested(c.Limits, strict, o.startScrub)
+	startScrub := func(k *wire.Call) error {
 		if k.Request().ContentLength == 0 {
-			return core.Answer(func(ctx context.Context, k *core.Call) (any, error) { return o.startScrub(ctx, k, "", scrubRequest{}) })(k)
+			return wire.Answer(func(ctx context.Context, k *wire.Call) (any, error) { return o.startScrub(ctx, k, "", scrubRequest{}) })(k)
 		}
 		return scrub(k)
 	}
-	return []core.Route{
-		{Method: http.MethodGet, Path: "/healthz", Handle: core.Answer(o.alive), Free: true},
+	return []wire.Route{
+		{Method: http.MethodGet, Path: "/healthz", Handle: wire.Answer(o.alive), Free: true},
 		{Method: http.MethodGet, Path: "/readyz", Handle: o.ready, Free: true},
-		{Method: http.MethodGet, Path: "/v1/stats", Handle: core.Answer(o.stats), Scopes: read, Free: true},
+		{Method: http.MethodGet, Path: "/v1/stats", Handle: wire.Answer(o.stats), Scopes: read, Free: true},
 		{Method: http.MethodGet, Path: "/v1/pages", Handle: c.WithLedger("the number of pages", o.bare(o.pages)), Scopes: read},
 		{
 			Method: http.MethodPut, Path: "/v1/pages", Scopes: write,
-			Handle: c.WithLedger("a reshape", core.Requested(c.Limits, strict, o.reshape)),
+			Handle: c.WithLedger("a reshape", limits.Requested(c.Limits, strict, o.reshape)),
 		},
-		{Method: http.MethodGet, Path: "/v1/ops/health", Handle: core.Bare(o.overview), Scopes: read, Free: true},
+		{Method: http.MethodGet, Path: "/v1/ops/health", Handle: wire.Bare(o.overview), Scopes: read, Free: true},
 		{Method: http.MethodGet, Path: "/v1/ops/pages/:number", Handle: o.bare(o.page), Scopes: read},
 		{
 			Method: http.MethodPost, Path: "/v1/ops/pages/:number/rebuild", Scopes: write,
 			Handle: c.WithLedger("a rebuild", o.bare(o.rebuild)),
 		},
-		{Method: http.MethodGet, Path: "/v1/ops/scrub", Handle: core.Bare(o.scrub), Scopes: read, Free: true},
+		{Method: http.MethodGet, Path: "/v1/ops/scrub", Handle: wire.Bare(o.scrub), Scopes: read, Free: true},
 		{Method: http.MethodPost, Path: "/v1/ops/scrub", Handle: c.WithLedger("a scrub", startScrub), Scopes: write},
-		{Method: http.MethodGet, Path: "/v1/ops/users/:user", Handle: core.BareUser(o.user), Scopes: read},
-		{Method: http.MethodGet, Path: KeyPath, Handle: core.BareUser(o.key), Scopes: read, Audit: core.AuditAlways},
+		{Method: http.MethodGet, Path: "/v1/ops/users/:user", Handle: wire.BareUser(o.user), Scopes: read},
+		{Method: http.MethodGet, Path: KeyPath, Handle: wire.BareUser(o.key), Scopes: read, Audit: wire.AuditAlways},
 	}
 }
 
 // KeyPath is the path of the state of an activity.
 const KeyPath = "/v1/ops/users/:user/keys/:kind/:target"
 
-// bare is core.Bare for a call that reads or writes pages.
-func (o *ops) bare(do func(ctx context.Context, k *core.Call) (any, error)) core.Handler {
-	return core.Bare(func(ctx context.Context, k *core.Call) (any, error) {
+// bare is wire.Bare for a call that reads or writes pages.
+func (o *ops) bare(do func(ctx context.Context, k *wire.Call) (any, error)) wire.Handler {
+	return wire.Bare(func(ctx context.Context, k *wire.Call) (any, error) {
 		ctx, cancel := o.limits.Bound(ctx)
 		defer cancel()
 		return do(ctx, k)
@@ -86,17 +87,17 @@ func (o *ops) bare(do func(ctx context.Context, k *core.Call) (any, error)) core
 }
 
 // pathNumber returns the page number in the path.
-func pathNumber(k *core.Call) (uint32, error) {
+func pathNumber(k *wire.Call) (uint32, error) {
 	text := k.Param("number")
 	n, err := strconv.ParseUint(text, 10, 32)
 	if err != nil || strconv.FormatUint(n, 10) != text {
-		return 0, core.Refuse(activity.CodeInvalidID, "number", fmt.Sprintf("%q is not a page number", core.Clip(text)))
+		return 0, wire.Refuse(activity.CodeInvalidID, "number", fmt.Sprintf("%q is not a page number", wire.Clip(text)))
 	}
 	return uint32(n), nil
 }
 
 // page answers with the state of a page.
-func (o *ops) page(ctx context.Context, k *core.Call) (any, error) {
+func (o *ops) page(ctx context.Context, k *wire.Call) (any, error) {
 	number, err := pathNumber(k)
 	if err != nil {
 		return nil, err
@@ -105,7 +106,7 @@ func (o *ops) page(ctx context.Context, k *core.Call) (any, error) {
 }
 
 // rebuild rebuilds a page.
-func (o *ops) rebuild(ctx context.Context, k *core.Call) (any, error) {
+func (o *ops) rebuild(ctx context.Context, k *wire.Call) (any, error) {
 	number, err := pathNumber(k)
 	if err != nil {
 		return nil, err
@@ -118,7 +119,7 @@ func (o *ops) rebuild(ctx context.Context, k *core.Call) (any, error) {
 }
 
 // user answers with the pages of a user.
-func (o *ops) user(ctx context.Context, k *core.Call, user string) (any, error) {
+func (o *ops) user(ctx context.Context, k *wire.Call, user string) (any, error) {
 	k.Note("inspect", "", user, "")
 	ctx, cancel := o.limits.Bound(ctx)
 	defer cancel()
@@ -126,12 +127,12 @@ func (o *ops) user(ctx context.Context, k *core.Call, user string) (any, error) 
 }
 
 // key answers with the state of an activity, in the pages and in the ledger.
-func (o *ops) key(ctx context.Context, k *core.Call, user string) (any, error) {
-	kind, err := core.PathID(k, "kind")
+func (o *ops) key(ctx context.Context, k *wire.Call, user string) (any, error) {
+	kind, err := wire.PathID(k, "kind")
 	if err != nil {
 		return nil, err
 	}
-	target, err := core.PathID(k, "target")
+	target, err := wire.PathID(k, "target")
 	if err != nil {
 		return nil, err
 	}
@@ -148,7 +149,7 @@ type scrubRequest struct {
 }
 
 // scrub answers with the progress of the scrub that was requested last.
-func (o *ops) scrub(context.Context, *core.Call) (any, error) { return o.scrubStatus(), nil }
+func (o *ops) scrub(context.Context, *wire.Call) (any, error) { return o.scrubStatus(), nil }
 
 func (o *ops) scrubStatus() inspect.Scrub {
 	if o.recorder == nil {
@@ -158,11 +159,11 @@ func (o *ops) scrubStatus() inspect.Scrub {
 }
 
 // startScrub starts to compare every page with the ledger, in the background.
-func (o *ops) startScrub(_ context.Context, _ *core.Call, _ string, req scrubRequest) (any, error) {
+func (o *ops) startScrub(_ context.Context, _ *wire.Call, _ string, req scrubRequest) (any, error) {
 	rate := 0
 	if req.Rate != nil {
 		if rate = *req.Rate; rate < 1 || rate > pages.MaxScrubRate {
-			return nil, core.Refuse(activity.CodeOutOfRange, "rate", fmt.Sprintf("%d is not in 1 to %d", rate, pages.MaxScrubRate))
+			return nil, wire.Refuse(activity.CodeOutOfRange, "rate", fmt.Sprintf("%d is not in 1 to %d", rate, pages.MaxScrubRate))
 		}
 	}
 	started, err := o.recorder.Scrubber().Scrub(rate) //nolint:contextcheck // continues in the background
@@ -170,7 +171,7 @@ func (o *ops) startScrub(_ context.Context, _ *core.Call, _ string, req scrubReq
 		return nil, err
 	}
 	if started {
-		return core.Accepted{Answer: o.scrubStatus()}, nil
+		return wire.Accepted{Answer: o.scrubStatus()}, nil
 	}
 	return o.scrubStatus(), nil
 }
@@ -235,10 +236,10 @@ type opsRequestUsage struct {
 }
 
 // overview answers with an overview of the state of the service.
-func (o *ops) overview(ctx context.Context, _ *core.Call) (any, error) {
-	ctx, cancel := o.health.Bound(ctx)
+func (o *ops) overview(ctx context.Context, _ *wire.Call) (any, error) {
+	ctx, cancel := o.operations.Health.Bound(ctx)
 	defer cancel()
-	ready, errs := o.health.Ask(ctx)
+	ready, errs := o.operations.Health.Ask(ctx)
 	load := o.limits.Load()
 	a := opsHealthAnswer{
 		Status: statusOf(ready, errs), Down: downsOf(errs), Version: o.about.Version, Uptime: int64(time.Since(o.started).Seconds()),
@@ -280,7 +281,7 @@ func reshapeOf(ctx context.Context, r *activity.Recorder) *opsReshape {
 	first := r.Inside().Identity().Pages
 	o := &opsReshape{Pages: layout.Pages, Homes: first, Reshaped: reshapedHomes(layout, first), Running: layout.Growing}
 	if layout.Err != nil {
-		o.Trouble = core.Describe(layout.Err).Message
+		o.Trouble = wire.Describe(layout.Err).Message
 	}
 	return o
 }

@@ -6,7 +6,7 @@ import (
 
 	"github.com/feedfilter/feedfilter/activity"
 	"github.com/feedfilter/feedfilter/activity/pages"
-	"github.com/feedfilter/feedfilter/internal/httpapi/core"
+	"github.com/feedfilter/feedfilter/internal/httpapi/wire"
 )
 
 type pagesRequest struct {
@@ -28,7 +28,7 @@ type pagesAnswer struct {
 }
 
 // pages answers with the number of pages, and the progress of a change.
-func (o *ops) pages(ctx context.Context, _ *core.Call) (any, error) {
+func (o *ops) pages(ctx context.Context, _ *wire.Call) (any, error) {
 	layout, err := o.recorder.Grower().Layout(ctx)
 	if err != nil {
 		return nil, err
@@ -40,18 +40,18 @@ func (o *ops) pages(ctx context.Context, _ *core.Call) (any, error) {
 		KeysPerPage: layout.KeysPerPage, Due: layout.Due, Reshaping: layout.Growing,
 	}
 	if layout.Err != nil {
-		answer.Trouble = core.Describe(layout.Err).Message // without internal details
+		answer.Trouble = wire.Describe(layout.Err).Message // without internal details
 	}
 	return answer, nil
 }
 
 // reshape starts to raise the number of pages, which continues in the background.
-func (o *ops) reshape(ctx context.Context, k *core.Call, _ string, req pagesRequest) (any, error) {
+func (o *ops) reshape(ctx context.Context, k *wire.Call, _ string, req pagesRequest) (any, error) {
 	switch {
 	case req.Pages == nil:
-		return nil, core.Refuse(core.CodeMissingField, "pages", "the field is missing")
+		return nil, wire.Refuse(wire.CodeMissingField, "pages", "the field is missing")
 	case *req.Pages < 1 || *req.Pages > pages.MaxPages:
-		return nil, core.Refuse(activity.CodeOutOfRange, "pages",
+		return nil, wire.Refuse(activity.CodeOutOfRange, "pages",
 			fmt.Sprintf("%d is not a power of two from 1 to %d", *req.Pages, pages.MaxPages))
 	}
 	k.NoteReshape(*req.Pages, req.Force)
@@ -63,7 +63,7 @@ func (o *ops) reshape(ctx context.Context, k *core.Call, _ string, req pagesRequ
 	}
 	answer, err := o.pages(ctx, k)
 	if started && err == nil {
-		return core.Accepted{Answer: answer}, nil
+		return wire.Accepted{Answer: answer}, nil
 	}
 	return answer, err
 }

@@ -14,7 +14,8 @@ import (
 
 	"github.com/feedfilter/feedfilter/activity"
 	"github.com/feedfilter/feedfilter/internal/access"
-	"github.com/feedfilter/feedfilter/internal/httpapi/core"
+	"github.com/feedfilter/feedfilter/internal/httpapi/operations"
+	"github.com/feedfilter/feedfilter/internal/httpapi/wire"
 )
 
 const (
@@ -39,8 +40,8 @@ type Profiles struct {
 }
 
 // NewProfiles returns profiles of this process.
-func NewProfiles(limits *core.Limits) *Profiles {
-	p := &Profiles{requestTimeout: limits.Timeout, rate: access.NewThrottle(), ending: make(chan struct{})}
+func NewProfiles(o *operations.Operations) *Profiles {
+	p := &Profiles{requestTimeout: o.Limits.Timeout, rate: access.NewThrottle(), ending: make(chan struct{})}
 	p.end = sync.OnceFunc(func() { close(p.ending) })
 	return p
 }
@@ -49,14 +50,14 @@ func NewProfiles(limits *core.Limits) *Profiles {
 func (p *Profiles) End() { p.end() }
 
 // Routes returns the routes of profiles.
-func (p *Profiles) Routes() []core.Route {
+func (p *Profiles) Routes() []wire.Route {
 	read := []access.Scope{access.OpsRead}
-	route := func(name string, handle core.Handler) core.Route {
-		return core.Route{
-			Method: http.MethodGet, Path: "/v1/ops/profiles/" + name, Handle: handle, Scopes: read, Audit: core.AuditAlways,
+	route := func(name string, handle wire.Handler) wire.Route {
+		return wire.Route{
+			Method: http.MethodGet, Path: "/v1/ops/profiles/" + name, Handle: handle, Scopes: read, Audit: wire.AuditAlways,
 		}
 	}
-	return []core.Route{
+	return []wire.Route{
 		route("cpu", p.cpu),
 		route("heap", p.snapshot("heap")),
 		route("goroutine", p.snapshot("goroutine")),
@@ -65,8 +66,8 @@ func (p *Profiles) Routes() []core.Route {
 
 // cpu answers with what the processors do for some seconds. It ends early if the client leaves, and
 // then answers nothing.
-func (p *Profiles) cpu(k *core.Call) error {
-	params, err := core.Query(k, "seconds")
+func (p *Profiles) cpu(k *wire.Call) error {
+	params, err := wire.Query(k, "seconds")
 	if err != nil {
 		return err
 	}
@@ -75,14 +76,14 @@ func (p *Profiles) cpu(k *core.Call) error {
 		text := params.Get("seconds")
 		seconds, err = strconv.Atoi(text)
 		if err != nil || strconv.Itoa(seconds) != text || seconds < 1 || seconds > maxProfiled {
-			return core.Refuse(activity.CodeOutOfRange, "seconds",
-				fmt.Sprintf("%q is not a number from 1 to %d", core.Clip(text), maxProfiled))
+			return wire.Refuse(activity.CodeOutOfRange, "seconds",
+				fmt.Sprintf("%q is not a number from 1 to %d", wire.Clip(text), maxProfiled))
 		}
 	}
 	length := time.Duration(seconds) * time.Second
 	return p.answer(k, length, func(ctx context.Context, to *bytes.Buffer) error {
 		if err := pprof.StartCPUProfile(to); err != nil {
-			return core.Busy(time.Second, busy) // by another part of the process
+			return wire.Busy(time.Second, busy) // by another part of the process
 		}
 		defer pprof.StopCPUProfile()
 		timer := time.NewTimer(length)
@@ -99,9 +100,9 @@ func (p *Profiles) cpu(k *core.Call) error {
 }
 
 // snapshot answers with a profile of this moment.
-func (p *Profiles) snapshot(name string) core.Handler {
-	return func(k *core.Call) error {
-		if _, err := core.Query(k); err != nil {
+func (p *Profiles) snapshot(name string) wire.Handler {
+	return func(k *wire.Call) error {
+		if _, err := wire.Query(k); err != nil {
 			return err
 		}
 		return p.answer(k, 0, func(_ context.Context, to *bytes.Buffer) error {
@@ -111,14 +112,14 @@ func (p *Profiles) snapshot(name string) core.Handler {
 }
 
 // answer takes a profile and answers with it. To a HEAD request it answers without one.
-func (p *Profiles) answer(k *core.Call, length time.Duration, take func(ctx context.Context, to *bytes.Buffer) error) error {
-	if err := core.NoBody(k); err != nil {
+func (p *Profiles) answer(k *wire.Call, length time.Duration, take func(ctx context.Context, to *bytes.Buffer) error) error {
+	if err := wire.NoBody(k); err != nil {
 		return err
 	}
 	k.Note("profile", "", "", "")
 	var profile bytes.Buffer
 	if k.Request().Method != http.MethodHead {
-		if err := core.TakeTime(k, length+p.requestTimeout); err != nil {
+		if err := wire.TakeTime(k, length+p.requestTimeout); err != nil {
 			return err
 		}
 		if err := p.alone(func() error { return take(k.Request().Context(), &profile) }); err != nil {
@@ -126,17 +127,17 @@ func (p *Profiles) answer(k *core.Call, length time.Duration, take func(ctx cont
 		}
 	}
 	k.Response().Header().Set(echo.HeaderContentDisposition, `attachment; filename="profile.pb.gz"`)
-	return core.Send(k, http.StatusOK, profileType, profile.Bytes())
+	return wire.Send(k, http.StatusOK, profileType, profile.Bytes())
 }
 
 // alone takes a profile, unless another one is taken or too many were.
 func (p *Profiles) alone(take func() error) error {
 	if !p.taking.TryLock() {
-		return core.Busy(time.Second, busy)
+		return wire.Busy(time.Second, busy)
 	}
 	defer p.taking.Unlock()
 	if _, ok := p.rate.Pass(time.Now()); !ok {
-		return core.Busy(time.Second, busy)
+		return wire.Busy(time.Second, busy)
 	}
 	return take()
 }

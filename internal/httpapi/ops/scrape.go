@@ -6,7 +6,8 @@ import (
 
 	"github.com/labstack/echo/v4"
 
-	"github.com/feedfilter/feedfilter/internal/httpapi/core"
+	"github.com/feedfilter/feedfilter/internal/httpapi/limits"
+	"github.com/feedfilter/feedfilter/internal/httpapi/wire"
 )
 
 const (
@@ -18,11 +19,11 @@ const (
 
 // Scrape returns the handler that answers with all metrics, in the format that Prometheus asks for.
 // metrics gathers them.
-func Scrape(metrics http.Handler) core.Handler {
+func Scrape(metrics http.Handler) wire.Handler {
 	gathering := make(chan struct{}, maxScrapes)
-	sent := &core.Guests{Limit: maxScraped}
-	return func(k *core.Call) error {
-		if _, err := core.Query(k); err != nil {
+	sent := limits.NewGuests(maxScraped)
+	return func(k *wire.Call) error {
+		if _, err := wire.Query(k); err != nil {
 			return err
 		}
 		select {
@@ -38,7 +39,7 @@ func Scrape(metrics http.Handler) core.Handler {
 		// The client may take its time, and delays no other scrape.
 		place := sent.Enter(k.Response().Writer)
 		defer sent.Leave(place)
-		return core.Send(k, answer.status, k.Response().Header().Get(echo.HeaderContentType), answer.text.Bytes())
+		return wire.Send(k, answer.status, k.Response().Header().Get(echo.HeaderContentType), answer.text.Bytes())
 	}
 }
 

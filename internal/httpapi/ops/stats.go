@@ -6,21 +6,22 @@ import (
 	"time"
 
 	"github.com/feedfilter/feedfilter/activity"
-	"github.com/feedfilter/feedfilter/internal/httpapi/core"
+	"github.com/feedfilter/feedfilter/internal/httpapi/limits"
+	"github.com/feedfilter/feedfilter/internal/httpapi/wire"
 	"github.com/feedfilter/feedfilter/internal/metrics"
 	"github.com/feedfilter/feedfilter/internal/sampler"
 )
 
 // statsAnswer holds the counts of the process since its start.
 type statsAnswer struct {
-	UptimeSeconds int64            `json:"uptime_seconds"`
-	Goroutines    uint64           `json:"goroutines"`
-	HeapBytes     uint64           `json:"heap_bytes"` // of objects, garbage included
-	Requests      requestStats     `json:"requests"`
-	Access        core.AccessStats `json:"access"`
-	Feeds         metrics.Feeds    `json:"feeds"`
-	Sampling      sampler.Stats    `json:"sampling"`
-	Recorder      activity.Stats   `json:"recorder"`
+	UptimeSeconds int64              `json:"uptime_seconds"`
+	Goroutines    uint64             `json:"goroutines"`
+	HeapBytes     uint64             `json:"heap_bytes"` // of objects, garbage included
+	Requests      requestStats       `json:"requests"`
+	Access        limits.AccessStats `json:"access"`
+	Feeds         metrics.Feeds      `json:"feeds"`
+	Sampling      sampler.Stats      `json:"sampling"`
+	Recorder      activity.Stats     `json:"recorder"`
 }
 
 type requestStats struct {
@@ -30,7 +31,7 @@ type requestStats struct {
 }
 
 // stats answers with the counts of the process.
-func (o *ops) stats(context.Context, *core.Call) (any, error) {
+func (o *ops) stats(context.Context, *wire.Call) (any, error) {
 	samples := []rt.Sample{{Name: "/sched/goroutines:goroutines"}, {Name: "/memory/classes/heap/objects:bytes"}}
 	rt.Read(samples)
 	c := o.operations

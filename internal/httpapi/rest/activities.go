@@ -6,27 +6,29 @@ import (
 	"strconv"
 
 	"github.com/feedfilter/feedfilter/activity"
-	"github.com/feedfilter/feedfilter/internal/httpapi/core"
+	"github.com/feedfilter/feedfilter/internal/httpapi/limits"
+	"github.com/feedfilter/feedfilter/internal/httpapi/operations"
+	"github.com/feedfilter/feedfilter/internal/httpapi/wire"
 )
 
 // record answers PUT and DELETE of one activity of kind k.
-func (a *api) record(k activity.Kind, remove bool) core.Handler {
-	known := []string{core.FieldUntil}
+func (a *api) record(k activity.Kind, remove bool) wire.Handler {
+	known := []string{operations.FieldUntil}
 	if remove {
 		known = nil
 	}
-	return func(c *core.Call) error {
-		params, user, err := core.UserOf(c, known...)
+	return func(c *wire.Call) error {
+		params, user, err := wire.UserOf(c, known...)
 		if err != nil {
 			return err
 		}
-		target, err := core.PathID(c, "target")
+		target, err := wire.PathID(c, "target")
 		if err != nil {
 			return err
 		}
 		one := activity.Activity{User: user, Kind: k.Name, Target: target, Remove: remove}
-		if params.Has(core.FieldUntil) {
-			if one.Until, err = parseUntil(params.Get(core.FieldUntil)); err != nil {
+		if params.Has(operations.FieldUntil) {
+			if one.Until, err = parseUntil(params.Get(operations.FieldUntil)); err != nil {
 				return err
 			}
 		}
@@ -34,7 +36,7 @@ func (a *api) record(k activity.Kind, remove bool) core.Handler {
 		if err != nil {
 			return err
 		}
-		return core.Respond(c, core.Changed{Changed: changed})
+		return wire.Respond(c, operations.Changed{Changed: changed})
 	}
 }
 
@@ -45,31 +47,31 @@ type listAnswer struct {
 }
 
 // get answers a GET of one activity of kind k.
-func (a *api) get(k activity.Kind) core.Handler {
-	return core.BareUser(func(ctx context.Context, c *core.Call, user string) (any, error) {
-		target, err := core.PathID(c, "target")
+func (a *api) get(k activity.Kind) wire.Handler {
+	return wire.BareUser(func(ctx context.Context, c *wire.Call, user string) (any, error) {
+		target, err := wire.PathID(c, "target")
 		if err != nil {
 			return nil, err
 		}
 		item, err := a.operations.Get(ctx, c, user, k, target)
 		if err == nil && item == nil {
-			err = &core.Problem{Code: core.CodeNoActivity, Message: "the user has no such activity"}
+			err = &wire.Problem{Code: wire.CodeNoActivity, Message: "the user has no such activity"}
 		}
 		return item, err
 	})
 }
 
-// lister is [core.Operations.List] or [core.Operations.Incoming].
-type lister = func(ctx context.Context, c *core.Call, user string, k activity.Kind, cursor string, limit int) (activity.Listing, error)
+// lister is [operations.Operations.List] or [operations.Operations.Incoming].
+type lister = func(ctx context.Context, c *wire.Call, user string, k activity.Kind, cursor string, limit int) (activity.Listing, error)
 
 // list answers a GET of a list of activities of kind k.
-func (a *api) list(k activity.Kind, list lister) core.Handler {
-	return func(c *core.Call) error {
-		params, user, err := core.UserOf(c, "limit", "cursor")
+func (a *api) list(k activity.Kind, list lister) wire.Handler {
+	return func(c *wire.Call) error {
+		params, user, err := wire.UserOf(c, "limit", "cursor")
 		if err != nil {
 			return err
 		}
-		limit := core.DefaultListed
+		limit := operations.DefaultListed
 		if params.Has("limit") {
 			if limit, err = parseLimit(params.Get("limit")); err != nil {
 				return err
@@ -79,7 +81,7 @@ func (a *api) list(k activity.Kind, list lister) core.Handler {
 		if err != nil {
 			return err
 		}
-		return core.Respond(c, listAnswer{listing.Items, listing.Next})
+		return wire.Respond(c, listAnswer{listing.Items, listing.Next})
 	}
 }
 
@@ -87,8 +89,8 @@ func (a *api) list(k activity.Kind, list lister) core.Handler {
 func parseLimit(text string) (int, error) {
 	limit, err := strconv.Atoi(text)
 	if err != nil || strconv.Itoa(limit) != text {
-		return 0, core.Refuse(activity.CodeOutOfRange, "limit",
-			fmt.Sprintf("%q is not a number from 1 to %d", core.Clip(text), activity.MaxListed))
+		return 0, wire.Refuse(activity.CodeOutOfRange, "limit",
+			fmt.Sprintf("%q is not a number from 1 to %d", wire.Clip(text), activity.MaxListed))
 	}
 	return limit, nil
 }
@@ -103,8 +105,8 @@ type postsAnswer struct {
 }
 
 // recordPosts answers a POST of activities of kind k, which has a window.
-func (a *api) recordPosts(k activity.Kind) core.Handler {
-	return core.Requested(a.limits, a.strict, func(ctx context.Context, c *core.Call, user string, req postsRequest) (any, error) {
+func (a *api) recordPosts(k activity.Kind) wire.Handler {
+	return limits.Requested(a.limits, a.strict, func(ctx context.Context, c *wire.Call, user string, req postsRequest) (any, error) {
 		recorded, err := a.operations.RecordWindow(ctx, c, user, k, req.Posts)
 		return postsAnswer{recorded}, err
 	})
@@ -123,10 +125,10 @@ type batchLine struct {
 
 // activity returns the activity of the line, or an error if the line is not of the right form.
 func (l batchLine) activity() (activity.Activity, error) {
-	a := activity.Activity{User: l.User, Kind: l.Kind, Target: l.Target, Remove: l.Op == core.OpRemove}
-	err := core.CheckLine(l.Kind, l.Op, l.Since != nil, l.Until != nil)
+	a := activity.Activity{User: l.User, Kind: l.Kind, Target: l.Target, Remove: l.Op == operations.OpRemove}
+	err := operations.CheckLine(l.Kind, l.Op, l.Since != nil, l.Until != nil)
 	if err == nil && l.Since != nil {
-		a.Since, err = parseTime(core.FieldSince, *l.Since)
+		a.Since, err = parseTime(operations.FieldSince, *l.Since)
 	}
 	if err == nil && l.Until != nil {
 		a.Until, err = parseUntil(*l.Until)

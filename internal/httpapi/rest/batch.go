@@ -4,7 +4,9 @@ import (
 	"context"
 
 	"github.com/feedfilter/feedfilter/activity"
-	"github.com/feedfilter/feedfilter/internal/httpapi/core"
+	"github.com/feedfilter/feedfilter/internal/httpapi/limits"
+	"github.com/feedfilter/feedfilter/internal/httpapi/operations"
+	"github.com/feedfilter/feedfilter/internal/httpapi/wire"
 )
 
 type batchRequest struct {
@@ -12,28 +14,28 @@ type batchRequest struct {
 }
 
 type batchAnswer struct {
-	Results []core.Result `json:"results"` // one for each line, in order
+	Results []operations.Result `json:"results"` // one for each line, in order
 }
 
 // batch answers a POST of many activities, as JSON or NDJSON. It checks a whole JSON batch before
 // it records anything.
-func (a *api) batch(k *core.Call) error {
-	if _, err := core.Query(k); err != nil {
+func (a *api) batch(k *wire.Call) error {
+	if _, err := wire.Query(k); err != nil {
 		return err
 	}
-	media, err := core.MediaType(k.Request(), core.TypeJSON, core.TypeNDJSON)
+	media, err := wire.MediaType(k.Request(), wire.TypeJSON, wire.TypeNDJSON)
 	switch {
 	case err != nil:
 		return err
-	case media == core.TypeNDJSON:
+	case media == wire.TypeNDJSON:
 		return a.limits.Stream(k, func() error { return a.stream(k) })
 	}
-	return core.Requested(a.limits, a.strict, a.recordBatch)(k)
+	return limits.Requested(a.limits, a.strict, a.recordBatch)(k)
 }
 
-func (a *api) recordBatch(ctx context.Context, k *core.Call, _ string, req batchRequest) (any, error) {
+func (a *api) recordBatch(ctx context.Context, k *wire.Call, _ string, req batchRequest) (any, error) {
 	if req.Activities == nil {
-		return nil, core.Refuse(core.CodeMissingField, "activities", "the field is missing")
+		return nil, wire.Refuse(wire.CodeMissingField, "activities", "the field is missing")
 	}
 	results, err := a.operations.RecordBatch(ctx, k, len(req.Activities), func(i int) (activity.Activity, error) {
 		return req.Activities[i].activity()

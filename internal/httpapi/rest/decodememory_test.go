@@ -10,7 +10,7 @@ import (
 
 	"github.com/go-json-experiment/json"
 
-	"github.com/feedfilter/feedfilter/internal/httpapi/core"
+	"github.com/feedfilter/feedfilter/internal/httpapi/wire"
 )
 
 // allocated returns how many bytes a function allocates.
@@ -56,7 +56,7 @@ func TestDecodedMemory(t *testing.T) {
 		"unfinished escapes": fill(`{"viewer":"`, `\"`, ``),
 	}
 	for name, body := range feeds {
-		measure("feed, "+name, body, func() { readFeed(body, core.NewBuffer()) })
+		measure("feed, "+name, body, func() { readFeed(body, wire.NewBuffer()) })
 		measure("feed, "+name+", strict", body, func() {
 			var decoded filterRequest
 			if json.UnmarshalRead(bytes.NewReader([]byte(body)), &decoded, strict()) == nil {
@@ -69,7 +69,7 @@ func TestDecodedMemory(t *testing.T) {
 		"facets": `{"viewers":[],"facets":{` + distinct(length) + `}}`,
 	}
 	for name, body := range fanouts {
-		measure("fan-out, "+name, body, func() { readFanout(body, core.NewBuffer()) })
+		measure("fan-out, "+name, body, func() { readFanout(body, wire.NewBuffer()) })
 		measure("fan-out, "+name+", strict", body, func() {
 			var decoded fanoutRequest
 			if json.UnmarshalRead(bytes.NewReader([]byte(body)), &decoded, strict()) == nil {

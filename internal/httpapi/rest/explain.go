@@ -5,7 +5,8 @@ import (
 	"time"
 
 	"github.com/feedfilter/feedfilter/activity"
-	"github.com/feedfilter/feedfilter/internal/httpapi/core"
+	"github.com/feedfilter/feedfilter/internal/httpapi/operations"
+	"github.com/feedfilter/feedfilter/internal/httpapi/wire"
 )
 
 type explainRequest struct {
@@ -40,11 +41,11 @@ type explained struct {
 }
 
 // explain answers why a viewer's feed drops or keeps a post.
-func (a *api) explain(ctx context.Context, k *core.Call, _ string, req explainRequest) (any, error) {
+func (a *api) explain(ctx context.Context, k *wire.Call, _ string, req explainRequest) (any, error) {
 	if req.Post == nil {
-		return nil, core.Refuse(core.CodeMissingField, "post", "the field is missing")
+		return nil, wire.Refuse(wire.CodeMissingField, "post", "the field is missing")
 	}
-	within, err := core.ParseWithin(req.Within)
+	within, err := operations.ParseWithin(req.Within)
 	if err != nil {
 		return nil, err
 	}
@@ -58,7 +59,7 @@ func (a *api) explain(ctx context.Context, k *core.Call, _ string, req explainRe
 	}
 	for i, r := range e.Reasons {
 		answer.Reasons[i] = explained{
-			Kind: r.Kind.Name, Effect: r.Kind.Effect.String(), Actor: r.Actor, Target: r.Target, Direction: core.Direction(r.Direction),
+			Kind: r.Kind.Name, Effect: r.Kind.Effect.String(), Actor: r.Actor, Target: r.Target, Direction: operations.Direction(r.Direction),
 			Certainty: r.Certainty.String(), Since: r.Since, Until: r.Until, Parts: r.Parts, OverruledBy: r.OverruledBy, List: r.List,
 		}
 	}

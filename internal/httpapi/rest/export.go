@@ -11,7 +11,7 @@ import (
 	"github.com/go-json-experiment/json"
 
 	"github.com/feedfilter/feedfilter/activity"
-	"github.com/feedfilter/feedfilter/internal/httpapi/core"
+	"github.com/feedfilter/feedfilter/internal/httpapi/wire"
 )
 
 // exportChunk is the length of one part of an export, in bytes. A part is sent when it is complete.
@@ -38,20 +38,20 @@ type exportLine struct {
 // The ledger may take the service's timeout to read a part, and the client may take StreamIdle to
 // receive it. An error before the first part is sent as an error answer. A later error breaks the
 // connection, so that no client mistakes the answer for complete.
-func (a *api) export(k *core.Call) error {
-	_, user, err := core.UserOf(k)
+func (a *api) export(k *wire.Call) error {
+	_, user, err := wire.UserOf(k)
 	if err != nil {
 		return err
 	}
 	k.Note("export", "", user, "")
 	return a.limits.Stream(k, func() error {
 		patience, idle := a.limits.Timeout, a.limits.Idle
-		if err := core.TakeTime(k, patience+idle); err != nil {
+		if err := wire.TakeTime(k, patience+idle); err != nil {
 			return err
 		}
 		ctx, cancel := context.WithCancel(k.Request().Context())
 		defer cancel()
-		x := exporter{call: k, conn: core.NewStreamConn(k, idle), patience: patience, stalled: time.AfterFunc(patience, cancel)}
+		x := exporter{call: k, conn: wire.NewStreamConn(k, idle), patience: patience, stalled: time.AfterFunc(patience, cancel)}
 		defer x.conn.Release()
 		defer x.stalled.Stop()
 		if err := a.recorder.Export(ctx, user, x.add); err != nil && !errors.Is(err, errHeadOnly) {
@@ -63,8 +63,8 @@ func (a *api) export(k *core.Call) error {
 
 // exporter gathers lines and sends them.
 type exporter struct {
-	call     *core.Call
-	conn     *core.StreamConn
+	call     *wire.Call
+	conn     *wire.StreamConn
 	patience time.Duration // how long the ledger may take for a part
 	stalled  *time.Timer   // ends the export if the ledger takes longer
 	lines    bytes.Buffer

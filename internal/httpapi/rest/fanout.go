@@ -5,7 +5,8 @@ import (
 
 	"github.com/feedfilter/feedfilter/activity"
 	"github.com/feedfilter/feedfilter/feed"
-	"github.com/feedfilter/feedfilter/internal/httpapi/core"
+	"github.com/feedfilter/feedfilter/internal/httpapi/operations"
+	"github.com/feedfilter/feedfilter/internal/httpapi/wire"
 )
 
 type fanoutRequest struct {
@@ -36,43 +37,43 @@ type droppedViewer struct {
 }
 
 // request returns the feed.FanoutRequest of the body.
-func (r fanoutRequest) request(*core.Buffer) (feed.FanoutRequest, error) {
+func (r fanoutRequest) request(*wire.Buffer) (feed.FanoutRequest, error) {
 	if r.Viewers == nil {
-		return feed.FanoutRequest{}, core.Refuse(core.CodeMissingField, "viewers", "the field is missing")
+		return feed.FanoutRequest{}, wire.Refuse(wire.CodeMissingField, "viewers", "the field is missing")
 	}
 	p := feedPost{ID: r.Post, Author: r.Author, Actors: r.Actors, Related: r.Related, Facets: r.Facets}
-	within, err := core.ParseWithin(r.Within)
+	within, err := operations.ParseWithin(r.Within)
 	return feed.FanoutRequest{
 		Post: p.post(), Viewers: r.Viewers, Kinds: r.Kinds, Exact: r.Exact, After: r.After, Within: within,
 	}, err
 }
 
 // readFanout reads the JSON body of a fan-out, as readFeed reads that of a feed.
-func readFanout(body string, in *core.Buffer) (req feed.FanoutRequest, ok bool) {
+func readFanout(body string, in *wire.Buffer) (req feed.FanoutRequest, ok bool) {
 	if !utf8.ValidString(body) {
 		return req, false
 	}
 	r := feedReader{body: body, buffer: in}
 	ok = r.object(func(name string) (field int, ok bool) {
 		switch name {
-		case "post":
+		case namePost:
 			req.Post.ID, ok = r.text()
-			return 0, ok
-		case "viewers":
+			return fieldPost, ok
+		case nameViewers:
 			req.Viewers, ok = r.viewers()
-			return 5, ok
-		case "kinds":
+			return fieldViewers, ok
+		case nameKinds:
 			req.Kinds, ok = r.texts()
-			return 6, ok
-		case "exact":
+			return fieldKinds, ok
+		case nameExact:
 			req.Exact, ok = r.boolean()
-			return 7, ok
-		case "after":
+			return fieldExact, ok
+		case nameAfter:
 			req.After, ok = r.text()
-			return 8, ok
-		case "within":
+			return fieldAfter, ok
+		case nameWithin:
 			req.Within, ok = r.within()
-			return 9, ok
+			return fieldWithin, ok
 		default:
 			return r.postField(&req.Post, name)
 		}
@@ -92,7 +93,7 @@ func (r *feedReader) viewers() ([]string, bool) {
 }
 
 // fanout answers which of the viewers must not get a new post.
-func (a *api) fanout(k *core.Call, req feed.FanoutRequest, _ *core.Buffer) error {
+func (a *api) fanout(k *wire.Call, req feed.FanoutRequest, _ *wire.Buffer) error {
 	found, err := a.operations.Fanout(k.Request().Context(), k, req)
 	if err != nil {
 		return err
@@ -101,5 +102,5 @@ func (a *api) fanout(k *core.Call, req feed.FanoutRequest, _ *core.Buffer) error
 	for i, d := range found.Dropped {
 		answer.Dropped[i] = droppedViewer{Viewer: req.Viewers[d.At], Kind: d.Kind, Actor: d.Actor, Target: d.Target}
 	}
-	return core.Respond(k, answer)
+	return wire.Respond(k, answer)
 }

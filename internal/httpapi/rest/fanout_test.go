@@ -8,7 +8,7 @@ import (
 	"github.com/go-json-experiment/json"
 
 	"github.com/feedfilter/feedfilter/feed"
-	"github.com/feedfilter/feedfilter/internal/httpapi/core"
+	"github.com/feedfilter/feedfilter/internal/httpapi/wire"
 )
 
 // fanoutsRead returns valid and invalid bodies of fan-outs. True: readFanout must accept the body.
@@ -34,7 +34,7 @@ func fanoutAgrees(t interface {
 	Fatalf(format string, args ...any)
 }, body string) bool {
 	t.Helper()
-	got, ok := readFanout(body, core.NewBuffer())
+	got, ok := readFanout(body, wire.NewBuffer())
 	if !ok {
 		return false
 	}

@@ -11,7 +11,8 @@ import (
 
 	"github.com/feedfilter/feedfilter/activity"
 	"github.com/feedfilter/feedfilter/feed"
-	"github.com/feedfilter/feedfilter/internal/httpapi/core"
+	"github.com/feedfilter/feedfilter/internal/httpapi/operations"
+	"github.com/feedfilter/feedfilter/internal/httpapi/wire"
 )
 
 type filterRequest struct {
@@ -85,7 +86,7 @@ func addRole(roles []string, i int, role string) []string {
 // request returns the feed.Request of the body.
 func (r filterRequest) request() (feed.Request, error) {
 	if r.Posts == nil {
-		return feed.Request{}, core.Refuse(core.CodeMissingField, "posts", "the field is missing")
+		return feed.Request{}, wire.Refuse(wire.CodeMissingField, "posts", "the field is missing")
 	}
 	posts := make([]feed.Post, len(r.Posts))
 	for i := range r.Posts {
@@ -94,10 +95,10 @@ func (r filterRequest) request() (feed.Request, error) {
 	limit := 0
 	if r.Limit != nil {
 		if limit = *r.Limit; limit < 1 {
-			return feed.Request{}, core.Refuse(activity.CodeOutOfRange, "limit", fmt.Sprintf("%d is not in 1 to %d", limit, feed.MaxPosts))
+			return feed.Request{}, wire.Refuse(activity.CodeOutOfRange, "limit", fmt.Sprintf("%d is not in 1 to %d", limit, feed.MaxPosts))
 		}
 	}
-	within, err := core.ParseWithin(r.Within)
+	within, err := operations.ParseWithin(r.Within)
 	return feed.Request{
 		Viewer: r.Viewer, Posts: posts, Kinds: r.Kinds, Annotate: r.Annotate, Lists: r.Lists, Limit: limit,
 		RecordSeen: r.RecordSeen, Exact: r.Exact, After: r.After, Within: within,
@@ -118,7 +119,7 @@ func (r filterRequest) dropped() (bool, error) {
 	case *r.Answer == formDropped:
 		return true, nil
 	default:
-		return false, core.Refuse(activity.CodeOutOfRange, "answer", `must be "kept" or "dropped"`)
+		return false, wire.Refuse(activity.CodeOutOfRange, "answer", `must be "kept" or "dropped"`)
 	}
 }
 
@@ -126,11 +127,11 @@ func (r filterRequest) dropped() (bool, error) {
 // length is known, and otherwise, or if read fails, with the strict decoder and convert. do answers
 // the request, which uses memory of the buffer.
 func fast[T, R any](
-	a *api, read func(body string, in *core.Buffer) (req R, ok bool), convert func(decoded T, in *core.Buffer) (R, error),
-	do func(k *core.Call, req R, in *core.Buffer) error,
-) core.Handler {
-	return func(k *core.Call) error {
-		if _, err := core.Query(k); err != nil {
+	a *api, read func(body string, in *wire.Buffer) (req R, ok bool), convert func(decoded T, in *wire.Buffer) (R, error),
+	do func(k *wire.Call, req R, in *wire.Buffer) error,
+) wire.Handler {
+	return func(k *wire.Call) error {
+		if _, err := wire.Query(k); err != nil {
 			return err
 		}
 		in := a.buffers.Get()
@@ -149,7 +150,7 @@ func fast[T, R any](
 				body = io.MultiReader(bytes.NewReader(in.Text), body)
 			}
 			var decoded T
-			err := core.ExplainJSON(json.UnmarshalRead(body, &decoded, a.strict))
+			err := wire.ExplainJSON(json.UnmarshalRead(body, &decoded, a.strict))
 			if err == nil {
 				req, err = convert(decoded, in)
 			}
@@ -164,7 +165,7 @@ func fast[T, R any](
 }
 
 // feedRequest returns the feed.Request of a body, and sets the form of its answer in the buffer.
-func feedRequest(decoded filterRequest, in *core.Buffer) (req feed.Request, err error) {
+func feedRequest(decoded filterRequest, in *wire.Buffer) (req feed.Request, err error) {
 	if in.DroppedOnly, err = decoded.dropped(); err == nil {
 		req, err = decoded.request()
 	}
@@ -172,13 +173,13 @@ func feedRequest(decoded filterRequest, in *core.Buffer) (req feed.Request, err 
 }
 
 // filter answers which of the posts the viewer sees.
-func (a *api) filter(k *core.Call, req feed.Request, in *core.Buffer) error {
+func (a *api) filter(k *wire.Call, req feed.Request, in *wire.Buffer) error {
 	return a.operations.Feed(k.Request().Context(), k, req, func(c *feed.Checked) error {
 		if in.DroppedOnly {
 			in.Text = appendDropped(in.Text[:0], c.Answer, c.Request.Annotate)
 		} else {
 			in.Text = appendFeed(in.Text[:0], c.Answer, c.Request)
 		}
-		return core.Send(k, http.StatusOK, core.TypeJSON, in.Text)
+		return wire.Send(k, http.StatusOK, wire.TypeJSON, in.Text)
 	})
 }

@@ -10,7 +10,8 @@ import (
 
 	"github.com/feedfilter/feedfilter/activity"
 	"github.com/feedfilter/feedfilter/feed"
-	"github.com/feedfilter/feedfilter/internal/httpapi/core"
+	"github.com/feedfilter/feedfilter/internal/httpapi/operations"
+	"github.com/feedfilter/feedfilter/internal/httpapi/wire"
 )
 
 // readFeed reads the JSON body of a feed request, faster than the strict decoder, which explains
@@ -19,7 +20,7 @@ import (
 //
 // The strings of the request share the memory of the body. Its posts and the form of its answer are
 // in the buffer.
-func readFeed(body string, in *core.Buffer) (req feed.Request, ok bool) {
+func readFeed(body string, in *wire.Buffer) (req feed.Request, ok bool) {
 	if !utf8.ValidString(body) {
 		return req, false
 	}
@@ -27,40 +28,40 @@ func readFeed(body string, in *core.Buffer) (req feed.Request, ok bool) {
 	limited := false
 	ok = r.object(func(name string) (field int, ok bool) {
 		switch name {
-		case "viewer":
+		case nameViewer:
 			req.Viewer, ok = r.text()
-			return 0, ok
-		case "posts":
+			return fieldViewer, ok
+		case namePosts:
 			req.Posts, ok = r.posts()
-			return 1, ok
-		case "kinds":
+			return fieldPosts, ok
+		case nameKinds:
 			req.Kinds, ok = r.texts()
-			return 2, ok
-		case "annotate":
+			return fieldKinds, ok
+		case nameAnnotate:
 			req.Annotate, ok = r.texts()
-			return 3, ok
-		case "limit":
+			return fieldAnnotate, ok
+		case nameLimit:
 			limited = true
 			req.Limit, ok = r.number()
-			return 4, ok
-		case "record_seen":
+			return fieldLimit, ok
+		case nameRecordSeen:
 			req.RecordSeen, ok = r.boolean()
-			return 5, ok
-		case "exact":
+			return fieldRecordSeen, ok
+		case nameExact:
 			req.Exact, ok = r.boolean()
-			return 6, ok
-		case "answer":
+			return fieldExact, ok
+		case nameAnswer:
 			in.DroppedOnly, ok = r.form()
-			return 7, ok
-		case "lists":
+			return fieldAnswer, ok
+		case nameLists:
 			req.Lists, ok = r.texts()
-			return 8, ok
-		case "after":
+			return fieldLists, ok
+		case nameAfter:
 			req.After, ok = r.text()
-			return 9, ok
-		case "within":
+			return fieldAfter, ok
+		case nameWithin:
 			req.Within, ok = r.within()
-			return 10, ok
+			return fieldWithin, ok
 		}
 		return 0, false
 	})
@@ -73,7 +74,7 @@ func readFeed(body string, in *core.Buffer) (req feed.Request, ok bool) {
 type feedReader struct {
 	body   string
 	at     int // index of the next byte
-	buffer *core.Buffer
+	buffer *wire.Buffer
 }
 
 // within reads a time before the call.
@@ -82,7 +83,7 @@ func (r *feedReader) within() (time.Duration, bool) {
 	if !ok {
 		return 0, false
 	}
-	d, err := core.ParseWithin(text)
+	d, err := operations.ParseWithin(text)
 	return d, err == nil
 }
 
@@ -141,9 +142,9 @@ func (r *feedReader) post(p *feed.Post) bool {
 		return true
 	}
 	return r.object(func(name string) (field int, ok bool) {
-		if name == "id" {
+		if name == nameID {
 			p.ID, ok = r.text()
-			return 0, ok
+			return fieldID, ok
 		}
 		return r.postField(p, name)
 	})
@@ -153,10 +154,10 @@ func (r *feedReader) post(p *feed.Post) bool {
 // candidate has another form, usualPost changes nothing and returns false.
 func (r *feedReader) usualPost(p *feed.Post) bool {
 	from := r.at
-	id, ok := r.after(`{"id":`)
+	id, ok := r.after("{" + keyID)
 	author := ""
 	if ok {
-		author, ok = r.after(`,"author":`)
+		author, ok = r.after("," + keyAuthor)
 	}
 	if !ok || !r.next('}') {
 		r.at = from
@@ -175,21 +176,21 @@ func (r *feedReader) after(before string) (string, bool) {
 	return r.text()
 }
 
-// postField reads a field of a post, other than its id. The numbers of these fields are 1 to 4.
+// postField reads a field of a post, other than its id.
 func (r *feedReader) postField(p *feed.Post, name string) (field int, ok bool) {
 	switch name {
-	case "author":
+	case nameAuthor:
 		p.Author, ok = r.text()
-		return 1, ok
-	case "actors":
+		return fieldAuthor, ok
+	case nameActors:
 		p.Actors, p.Roles, ok = r.actors()
-		return 2, ok
-	case "facets":
+		return fieldActors, ok
+	case nameFacets:
 		p.Facets, ok = r.facets()
-		return 3, ok
-	case "related":
+		return fieldFacets, ok
+	case nameRelated:
 		p.Related, ok = r.texts()
-		return 4, ok
+		return fieldRelated, ok
 	}
 	return 0, false
 }
@@ -201,7 +202,7 @@ func (r *feedReader) actors() (ids, roles []string, ok bool) {
 		id, role, ok := r.actor()
 		roles = addRole(roles, len(r.buffer.Actors)-from, role)
 		r.buffer.Actors = append(r.buffer.Actors, id)
-		return ok && len(r.buffer.Actors)-from <= core.MaxTexts
+		return ok && len(r.buffer.Actors)-from <= wire.MaxTexts
 	})
 	return slices.Clip(r.buffer.Actors[from:]), roles, ok
 }
@@ -215,12 +216,12 @@ func (r *feedReader) actor() (id, role string, ok bool) {
 	}
 	ok = r.object(func(name string) (field int, ok bool) {
 		switch name {
-		case "id":
+		case nameID:
 			id, ok = r.text()
-			return 0, ok
-		case "role":
+			return fieldID, ok
+		case nameRole:
 			role, ok = r.text()
-			return 1, ok
+			return fieldRole, ok
 		}
 		return 0, false
 	})
@@ -247,7 +248,7 @@ func (r *feedReader) texts() ([]string, bool) {
 	ok := r.array(func() bool {
 		s, ok := r.text()
 		list = append(list, s)
-		return ok && len(list) <= core.MaxTexts
+		return ok && len(list) <= wire.MaxTexts
 	})
 	return list, ok
 }

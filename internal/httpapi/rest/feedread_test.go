@@ -13,7 +13,7 @@ import (
 
 	"github.com/feedfilter/feedfilter/activity"
 	"github.com/feedfilter/feedfilter/feed"
-	"github.com/feedfilter/feedfilter/internal/httpapi/core"
+	"github.com/feedfilter/feedfilter/internal/httpapi/wire"
 )
 
 // feedBodies returns valid and invalid bodies of feeds, at least one for each rule of readFeed.
@@ -83,7 +83,7 @@ func agree(t interface {
 	Fatalf(format string, args ...any)
 }, body string) bool {
 	t.Helper()
-	in := core.NewBuffer()
+	in := wire.NewBuffer()
 	got, ok := readFeed(body, in)
 	if !ok {
 		return false
@@ -204,7 +204,7 @@ func FuzzReadFeed(f *testing.F) {
 // TestReadFeedRoom: a body of braces does not reserve memory for as many posts as it has bytes.
 func TestReadFeedRoom(t *testing.T) {
 	body := `{"viewer":"` + strings.Repeat("{", 1<<20) + `","posts":[{}]}`
-	req, ok := readFeed(body, core.NewBuffer())
+	req, ok := readFeed(body, wire.NewBuffer())
 	if !ok || len(req.Posts) != 1 || cap(req.Posts) > feed.MaxPosts {
 		t.Errorf("accepted %v, %d posts with capacity %d", ok, len(req.Posts), cap(req.Posts))
 	}
@@ -282,7 +282,7 @@ func BenchmarkReadFeed(b *testing.B) {
 		bodies[n] = []byte(servedBody(n))
 	}
 	b.Run("hand", func(b *testing.B) {
-		var all core.Buffers
+		var all wire.Buffers
 		b.ReportAllocs()
 		for n := 0; b.Loop(); n++ {
 			in := all.Get()
@@ -309,7 +309,7 @@ func BenchmarkReadFeed(b *testing.B) {
 
 // BenchmarkAppendFeed encodes answers of 500 posts.
 func BenchmarkAppendFeed(b *testing.B) {
-	req, ok := readFeed(servedBody(0), core.NewBuffer())
+	req, ok := readFeed(servedBody(0), wire.NewBuffer())
 	if !ok {
 		b.Fatal("not accepted")
 	}
@@ -323,11 +323,11 @@ func BenchmarkAppendFeed(b *testing.B) {
 
 // TestBufferForgets: a buffer keeps no strings of a finished feed, which would keep the whole body.
 func TestBufferForgets(t *testing.T) {
-	in := core.NewBuffer()
+	in := wire.NewBuffer()
 	if req, ok := readFeed(servedBody(0), in); !ok || len(req.Posts) != servedPosts || len(in.Actors) == 0 {
 		t.Fatal("the feed was not accepted")
 	}
-	new(core.Buffers).Put(in)
+	new(wire.Buffers).Put(in)
 	for _, p := range in.Posts[:cap(in.Posts)] {
 		if p.ID != "" || p.Author != "" || p.Actors != nil {
 			t.Fatalf("post %+v is still in the buffer", p)
@@ -339,7 +339,7 @@ func TestBufferForgets(t *testing.T) {
 		}
 	}
 	in.Actors = make([]string, feed.MaxPosts+1)
-	new(core.Buffers).Put(in)
+	new(wire.Buffers).Put(in)
 	if cap(in.Actors) > feed.MaxPosts {
 		t.Errorf("capacity for %d actors is kept", cap(in.Actors))
 	}

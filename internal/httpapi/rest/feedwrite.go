@@ -15,9 +15,9 @@ import (
 //	 "dropped":[{"id":"p8","kind":"block","actor":"2"}],"degraded":[]}
 func appendFeed(dst []byte, a feed.Answer, req feed.Request) []byte {
 	annotated := slices.Clone(a.Annotated)
-	dst = append(dst, `{"posts":[`...)
+	dst = append(dst, "{"+keyPosts+"["...)
 	for i, at := range a.Kept {
-		dst = appendField(between(dst, i), `{"id":`, req.Posts[at].ID)
+		dst = appendField(between(dst, i), "{"+keyID, req.Posts[at].ID)
 		for n, kind := range req.Annotate {
 			found := len(annotated[n]) > 0 && annotated[n][0] == at
 			if found {
@@ -28,9 +28,9 @@ func appendFeed(dst []byte, a feed.Answer, req feed.Request) []byte {
 		}
 		dst = append(dst, '}')
 	}
-	dst = append(dst, `],"dropped":[`...)
+	dst = append(dst, "],"+keyDropped+"["...)
 	for i, d := range a.Dropped {
-		dst = appendReason(appendField(between(dst, i), `{"id":`, req.Posts[d.At].ID), d)
+		dst = appendReason(appendField(between(dst, i), "{"+keyID, req.Posts[d.At].ID), d)
 	}
 	return appendRest(append(dst, ']'), a)
 }
@@ -40,14 +40,14 @@ func appendFeed(dst []byte, a feed.Answer, req feed.Request) []byte {
 //
 //	{"dropped":[{"index":1,"kind":"block","actor":"2"}],"annotated":{"like":[0]},"degraded":[]}
 func appendDropped(dst []byte, a feed.Answer, annotate []string) []byte {
-	dst = append(dst, `{"dropped":[`...)
+	dst = append(dst, "{"+keyDropped+"["...)
 	for i, d := range a.Dropped {
-		dst = strconv.AppendInt(append(between(dst, i), `{"index":`...), int64(d.At), 10)
+		dst = strconv.AppendInt(append(between(dst, i), "{"+keyIndex...), int64(d.At), 10)
 		dst = appendReason(dst, d)
 	}
 	dst = append(dst, ']')
 	for m, kind := range annotate {
-		before := `,"annotated":{`
+		before := "," + keyAnnotated + "{"
 		if m > 0 {
 			before = ","
 		}
@@ -65,18 +65,18 @@ func appendDropped(dst []byte, a feed.Answer, annotate []string) []byte {
 
 // appendReason appends the reason of a dropped post, after its id or index.
 func appendReason(dst []byte, d feed.Dropped) []byte {
-	dst = appendField(dst, `,"kind":`, d.Kind)
+	dst = appendField(dst, ","+keyKind, d.Kind)
 	if d.Actor != "" {
-		dst = appendField(dst, `,"actor":`, d.Actor)
+		dst = appendField(dst, ","+keyActor, d.Actor)
 	}
 	if d.Target != "" {
-		dst = appendField(dst, `,"target":`, d.Target)
+		dst = appendField(dst, ","+keyTarget, d.Target)
 	}
 	if d.List != "" {
-		dst = appendField(dst, `,"list":`, d.List)
+		dst = appendField(dst, ","+keyList, d.List)
 	}
 	if d.Unconfirmed {
-		dst = append(dst, `,"unconfirmed":true`...)
+		dst = append(dst, ","+keyUnconfirmed+"true"...)
 	}
 	return append(dst, '}')
 }
@@ -84,12 +84,12 @@ func appendReason(dst []byte, d feed.Dropped) []byte {
 // appendRest appends the end of an answer, which is the same in both forms.
 func appendRest(dst []byte, a feed.Answer) []byte {
 	if a.Next != 0 {
-		dst = strconv.AppendInt(append(dst, `,"next":`...), int64(a.Next), 10)
+		dst = strconv.AppendInt(append(dst, ","+keyNext...), int64(a.Next), 10)
 	}
-	dst = append(dst, `,"degraded":[`...)
+	dst = append(dst, ","+keyDegraded+"["...)
 	for i, d := range a.Degraded {
-		dst = appendField(between(dst, i), `{"kind":`, d.Kind)
-		dst = append(appendField(dst, `,"reason":`, d.Reason), '}')
+		dst = appendField(between(dst, i), "{"+keyKind, d.Kind)
+		dst = append(appendField(dst, ","+keyReason, d.Reason), '}')
 	}
 	return append(dst, "]}"...)
 }

@@ -11,7 +11,7 @@ import (
 
 	"github.com/go-json-experiment/json"
 
-	"github.com/feedfilter/feedfilter/internal/httpapi/core"
+	"github.com/feedfilter/feedfilter/internal/httpapi/wire"
 )
 
 // TestListsOfTextAreBounded: a body of nothing but empty strings takes no more memory than a valid
@@ -31,9 +31,9 @@ func TestListsOfTextAreBounded(t *testing.T) {
 		options := strict()
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
-		err := core.ExplainJSON(json.UnmarshalRead(strings.NewReader(c.body), c.into, options))
+		err := wire.ExplainJSON(json.UnmarshalRead(strings.NewReader(c.body), c.into, options))
 		runtime.ReadMemStats(&after)
-		if p := core.Describe(err); p.Field != field || p.Status() != 400 {
+		if p := wire.Describe(err); p.Field != field || p.Status() != 400 {
 			t.Errorf("%s: %+v", field, p)
 		}
 		if got := after.TotalAlloc - before.TotalAlloc; got > 4<<20 {

@@ -5,7 +5,7 @@ import (
 	"context"
 
 	"github.com/feedfilter/feedfilter/activity"
-	"github.com/feedfilter/feedfilter/internal/httpapi/core"
+	"github.com/feedfilter/feedfilter/internal/httpapi/wire"
 )
 
 type kindsAnswer struct {
@@ -32,7 +32,7 @@ type kindAnswer struct {
 }
 
 // listKinds answers with all kinds of activities.
-func (a *api) listKinds(context.Context, *core.Call) (any, error) {
+func (a *api) listKinds(context.Context, *wire.Call) (any, error) {
 	var answer kindsAnswer
 	for _, k := range a.kinds.All() {
 		one := kindAnswer{

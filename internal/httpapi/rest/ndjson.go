@@ -11,7 +11,8 @@ import (
 	"github.com/go-json-experiment/json"
 
 	"github.com/feedfilter/feedfilter/activity"
-	"github.com/feedfilter/feedfilter/internal/httpapi/core"
+	"github.com/feedfilter/feedfilter/internal/httpapi/operations"
+	"github.com/feedfilter/feedfilter/internal/httpapi/wire"
 )
 
 const (
@@ -28,8 +29,8 @@ const (
 // An empty line is answered, too, with an error. Text after the last line feed is a line unless it
 // is only white space. A complete HTTP answer has one line for each line. If the client breaks off
 // or stalls, the connection is closed without a complete answer.
-func (a *api) stream(k *core.Call) error {
-	conn := core.NewStreamConn(k, a.limits.Idle)
+func (a *api) stream(k *wire.Call) error {
+	conn := wire.NewStreamConn(k, a.limits.Idle)
 	defer conn.Release()
 	if err := conn.Begin(); err != nil {
 		return conn.BreakOff(err)
@@ -41,7 +42,7 @@ func (a *api) stream(k *core.Call) error {
 		case errors.Is(err, io.EOF):
 			return nil
 		case err != nil:
-			return conn.BreakOff(fmt.Errorf("read lines: %w: %w", core.ErrGone, err))
+			return conn.BreakOff(fmt.Errorf("read lines: %w: %w", wire.ErrGone, err))
 		}
 		if err := a.operations.RecordChunk(k, chunk); err != nil {
 			return conn.BreakOff(err)
@@ -56,15 +57,15 @@ func (a *api) stream(k *core.Call) error {
 	}
 }
 
-// gather waits for a line, and adds the other lines that have arrived, up to core.MaxChunk.
-func (a *api) gather(lines *lineReader) (*core.Chunk, error) {
+// gather waits for a line, and adds the other lines that have arrived, up to operations.MaxChunk.
+func (a *api) gather(lines *lineReader) (*operations.Chunk, error) {
 	chunk := a.operations.NewChunk()
-	for first := true; first || len(chunk.Results) < core.MaxChunk && lines.ready(); first = false {
+	for first := true; first || len(chunk.Results) < operations.MaxChunk && lines.ready(); first = false {
 		line, err := lines.next()
 		var one activity.Activity
 		switch {
 		case errors.Is(err, errLongLine):
-			err = core.Refuse(core.CodeTooLarge, "", "the line is longer than "+strconv.Itoa(MaxLine)+" bytes")
+			err = wire.Refuse(wire.CodeTooLarge, "", "the line is longer than "+strconv.Itoa(MaxLine)+" bytes")
 		case err != nil:
 			return chunk, err
 		default:
@@ -77,14 +78,14 @@ func (a *api) gather(lines *lineReader) (*core.Chunk, error) {
 
 func (a *api) parseLine(line []byte) (activity.Activity, error) {
 	var l batchLine
-	if err := core.ExplainJSON(json.Unmarshal(line, &l, a.strict)); err != nil {
+	if err := wire.ExplainJSON(json.Unmarshal(line, &l, a.strict)); err != nil {
 		return activity.Activity{}, err
 	}
 	return l.activity()
 }
 
 // answersOf returns a line for each result.
-func answersOf(results []core.Result) ([]byte, error) {
+func answersOf(results []operations.Result) ([]byte, error) {
 	var b bytes.Buffer
 	for _, r := range results {
 		if err := json.MarshalWrite(&b, r); err != nil {

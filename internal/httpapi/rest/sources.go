@@ -6,7 +6,7 @@ import (
 
 	"github.com/feedfilter/feedfilter/activity"
 	"github.com/feedfilter/feedfilter/internal/follow"
-	"github.com/feedfilter/feedfilter/internal/httpapi/core"
+	"github.com/feedfilter/feedfilter/internal/httpapi/wire"
 )
 
 // maxEvents is the number of events of a source that a request may have.
@@ -14,12 +14,12 @@ const maxEvents = 1000
 
 // explainLength says in the error of a request that is too long what to do. The sender sends it
 // again as it is, for ever.
-func explainLength(handle core.Handler) core.Handler {
-	return func(k *core.Call) error {
+func explainLength(handle wire.Handler) wire.Handler {
+	return func(k *wire.Call) error {
 		err := handle(k)
 		bad, ok := errors.AsType[*activity.InvalidError](err)
 		switch {
-		case ok && bad.Code == core.CodeTooLarge:
+		case ok && bad.Code == wire.CodeTooLarge:
 			bad.Message += ": leave out columns with debezium.source.column.include.list, or send fewer events"
 		case ok && bad.Code == activity.CodeOutOfRange && bad.Field == "":
 			bad.Message += ": send fewer events in a request"
@@ -29,17 +29,17 @@ func explainLength(handle core.Handler) core.Handler {
 }
 
 // receive records events of a source.
-func (a *api) receive(ctx context.Context, k *core.Call, _ string, events follow.Events) (any, error) {
-	name, err := core.PathID(k, "name")
+func (a *api) receive(ctx context.Context, k *wire.Call, _ string, events follow.Events) (any, error) {
+	name, err := wire.PathID(k, "name")
 	if err != nil {
 		return nil, err
 	}
 	r := a.operations.Events
 	if r == nil || name != r.Name() {
-		return nil, &core.Problem{Code: core.CodeNotFound, Message: "the service takes no events of such a source"}
+		return nil, &wire.Problem{Code: wire.CodeNotFound, Message: "the service takes no events of such a source"}
 	}
 	k.Note("follow", "", "", "")
-	if err := core.TakeTime(k, DeleteTimeout+a.limits.Timeout); err != nil { // the end of a snapshot looks at each activity
+	if err := wire.TakeTime(k, DeleteTimeout+a.limits.Timeout); err != nil { // the end of a snapshot looks at each activity
 		return nil, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, DeleteTimeout)

@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/feedfilter/feedfilter/internal/httpapi/core"
+	"github.com/feedfilter/feedfilter/internal/httpapi/wire"
 )
 
 // DeleteTimeout is how long the deletion of a user may take. A user whom hundreds of thousands of
@@ -26,12 +26,12 @@ type previewAnswer struct {
 }
 
 // preview answers what recording some activities would change.
-func (a *api) preview(ctx context.Context, k *core.Call, user string, req previewRequest) (any, error) {
+func (a *api) preview(ctx context.Context, k *wire.Call, user string, req previewRequest) (any, error) {
 	switch {
 	case req.Kind == "":
-		return nil, core.Refuse(core.CodeMissingField, "kind", "the kind is empty or missing")
+		return nil, wire.Refuse(wire.CodeMissingField, "kind", "the kind is empty or missing")
 	case req.Targets == nil:
-		return nil, core.Refuse(core.CodeMissingField, "targets", "the field is missing")
+		return nil, wire.Refuse(wire.CodeMissingField, "targets", "the field is missing")
 	}
 	k.Note("preview", "", user, "")
 	ctx, cancel := a.limits.Bound(ctx)
@@ -52,7 +52,7 @@ type userAnswer struct {
 }
 
 // user answers with the number of activities of a user, by kind.
-func (a *api) user(ctx context.Context, k *core.Call, user string) (any, error) {
+func (a *api) user(ctx context.Context, k *wire.Call, user string) (any, error) {
 	counts, err := a.operations.Counts(ctx, k, user)
 	return userAnswer{counts}, err
 }
@@ -66,9 +66,9 @@ type deleteAnswer struct {
 // of the service and its server. It ends when the client leaves; what it has removed stays removed.
 // After an error, a timeout or a broken connection, the client repeats the request until it is
 // answered 200. That answer counts only what the last attempt removed.
-func (a *api) deleteUser(ctx context.Context, k *core.Call, user string) (any, error) {
+func (a *api) deleteUser(ctx context.Context, k *wire.Call, user string) (any, error) {
 	k.Note("delete_user", "", user, "")
-	if err := core.TakeTime(k, DeleteTimeout+a.limits.Timeout); err != nil {
+	if err := wire.TakeTime(k, DeleteTimeout+a.limits.Timeout); err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, DeleteTimeout)

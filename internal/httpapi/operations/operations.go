@@ -1,31 +1,69 @@
-package core
+package operations
 
 import (
 	"cmp"
 	"context"
 	"log/slog"
-	"sync/atomic"
+	"slices"
 
 	"github.com/feedfilter/feedfilter/activity"
 	"github.com/feedfilter/feedfilter/feed"
 	"github.com/feedfilter/feedfilter/internal/access"
 	"github.com/feedfilter/feedfilter/internal/follow"
+	"github.com/feedfilter/feedfilter/internal/httpapi/limits"
+	"github.com/feedfilter/feedfilter/internal/httpapi/wire"
 	"github.com/feedfilter/feedfilter/internal/metrics"
 	"github.com/feedfilter/feedfilter/internal/sampler"
 )
 
-// Operations are the calls that JSON and gRPC share, with what they need.
+// Operations are the calls that JSON and gRPC share, with what they need. [New] sets all fields.
 type Operations struct {
 	Activities activity.Activities
 	Recorder   *activity.Recorder // the activities; nil without a ledger
 	Events     *follow.Receiver   // of the source whose events are taken; nil: there is none
 	Sampler    *sampler.Sampler
-	Access     *Access
-	Limits     *Limits
+	Access     *limits.Access
+	Limits     *limits.Limits
 	Reports    *Reports
+	Health     *Health
 	Feeds      *FeedCounts
 	Candidates metrics.Candidates // counts those of each feed
 	Sources    func() []follow.Status
+}
+
+// Config configures operations.
+type Config struct {
+	_ struct{} // fields are named
+
+	Logger  *slog.Logger           // default: discards
+	Sampler *sampler.Sampler       // default: samples none
+	Sources func() []follow.Status // what the process knows of sources; default: nothing
+	Events  *follow.Receiver       // nil: no source sends events
+
+	Access limits.Access
+	Limits limits.Config
+}
+
+// New returns the calls on the activities. It adds the metrics of feeds to the registry.
+func New(activities activity.Activities, registry *metrics.Registry, c Config) *Operations {
+	kinds := activities.Kinds()
+	o := &Operations{
+		Activities: activities, Events: c.Events, Sampler: c.Sampler, Sources: c.Sources,
+		Access: &c.Access, Limits: limits.New(c.Limits), Feeds: newFeedCounts(kinds),
+	}
+	o.Recorder, _ = activities.(*activity.Recorder) // nothing else asks for the type
+	o.Access.Prepare()
+	if o.Sampler == nil {
+		// A rate of 0 is always valid.
+		o.Sampler, _ = sampler.New(nil, sampler.Config{})
+	}
+	if o.Sources == nil {
+		o.Sources = func() []follow.Status { return []follow.Status{} }
+	}
+	o.Reports = newReports(cmp.Or(c.Logger, slog.New(slog.DiscardHandler)), o.Access.Tokens != nil)
+	o.Health = newHealth(activities, o.Limits.Timeout)
+	o.Candidates = registry.Feeds(o.Feeds.Stats)
+	return o
 }
 
 // Load returns how much of each limit is in use, and how many requests were refused.
@@ -36,28 +74,28 @@ func (o *Operations) Load() metrics.Load {
 }
 
 // WithLedger returns what handles a route of a call that needs a ledger: without one, a refusal.
-func (o *Operations) WithLedger(call string, handle Handler) Handler {
+func (o *Operations) WithLedger(call string, handle wire.Handler) wire.Handler {
 	if o.Recorder != nil {
 		return handle
 	}
-	return func(k *Call) error {
-		LeaveBody(k)
+	return func(k *wire.Call) error {
+		wire.LeaveBody(k)
 		return &activity.NoLedgerError{Call: call}
 	}
 }
 
 // Feed filters a feed, and calls answer with the result, which it has counted. A share of the feeds
 // is compared with the ledger after that.
-func (o *Operations) Feed(ctx context.Context, k *Call, req feed.Request, answer func(*feed.Checked) error) error {
+func (o *Operations) Feed(ctx context.Context, k *wire.Call, req feed.Request, answer func(*feed.Checked) error) error {
 	if req.RecordSeen && k.Token != nil {
-		if err := allowed(k.Token, "record_seen", access.ActivityWrite); err != nil {
+		if err := limits.Allowed(k.Token, "record_seen", access.ActivityWrite); err != nil {
 			return err
 		}
 	}
 	if err := o.Access.UserMay(req.Viewer, 1+len(req.Lists)); err != nil {
 		return err
 	}
-	done, err := o.Limits.enlarge(k, len(req.Posts))
+	done, err := o.Limits.Enlarge(k, len(req.Posts))
 	if err != nil {
 		return err
 	}
@@ -73,8 +111,8 @@ func (o *Operations) Feed(ctx context.Context, k *Call, req feed.Request, answer
 	return err
 }
 
-func (o *Operations) check(ctx context.Context, k *Call, req feed.Request) (*feed.Checked, *sampler.Sampled, error) {
-	ctx, done, err := o.Limits.onProcessor(ctx)
+func (o *Operations) check(ctx context.Context, k *wire.Call, req feed.Request) (*feed.Checked, *sampler.Sampled, error) {
+	ctx, done, err := o.Limits.OnProcessor(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -95,7 +133,7 @@ func (o *Operations) check(ctx context.Context, k *Call, req feed.Request) (*fee
 
 // recordSeen records what a feed keeps as seen, if the request asks for it and the audit log can
 // take its line.
-func (o *Operations) recordSeen(ctx context.Context, k *Call, checked *feed.Checked) error {
+func (o *Operations) recordSeen(ctx context.Context, k *wire.Call, checked *feed.Checked) error {
 	if !checked.Request.RecordSeen {
 		return nil
 	}
@@ -104,17 +142,30 @@ func (o *Operations) recordSeen(ctx context.Context, k *Call, checked *feed.Chec
 	} else if err := checked.RecordSeen(ctx); err != nil {
 		return err
 	}
-	o.Access.noteSeen(k, checked.Request.Viewer, checked.Answer)
+	if o.Access.Audit != nil {
+		noteSeen(k, checked.Request.Viewer, checked.Answer)
+	}
 	return nil
 }
 
+// noteSeen makes a feed that records the posts it keeps as seen an audited request.
+func noteSeen(k *wire.Call, viewer string, answer feed.Answer) {
+	k.StartAudit()
+	k.Note(OpAdd, "", viewer, "")
+	k.NoteAdded(activity.Seen, len(answer.Kept))
+	degraded := func(d activity.Degraded) bool { return d.Kind == activity.Seen }
+	if !slices.ContainsFunc(answer.Degraded, degraded) {
+		k.NoteChanged(len(answer.Kept))
+	}
+}
+
 // Fanout checks a post's viewers, if the rate of its author allows it.
-func (o *Operations) Fanout(ctx context.Context, k *Call, req feed.FanoutRequest) (feed.FanoutAnswer, error) {
+func (o *Operations) Fanout(ctx context.Context, k *wire.Call, req feed.FanoutRequest) (feed.FanoutAnswer, error) {
 	k.Note("fanout", "", req.Post.Author, req.Post.ID)
 	if err := o.Access.UserMay(req.Post.Author, 1+len(req.Post.Actors)); err != nil {
 		return feed.FanoutAnswer{}, err
 	}
-	ctx, done, err := o.Limits.onProcessor(ctx)
+	ctx, done, err := o.Limits.OnProcessor(ctx)
 	if err != nil {
 		return feed.FanoutAnswer{}, err
 	}
@@ -124,7 +175,7 @@ func (o *Operations) Fanout(ctx context.Context, k *Call, req feed.FanoutRequest
 
 // Explain explains a post, if the rate of the viewer allows it.
 func (o *Operations) Explain(
-	ctx context.Context, k *Call, viewer string, p feed.Post, lists []string, want activity.Freshness,
+	ctx context.Context, k *wire.Call, viewer string, p feed.Post, lists []string, want activity.Freshness,
 ) (feed.Explanation, error) {
 	if err := o.Access.UserMay(viewer, 1+len(lists)); err != nil {
 		return feed.Explanation{}, err
@@ -140,7 +191,7 @@ func (o *Operations) Explain(
 
 // List returns one part of the list of a user's activities of kind k.
 func (o *Operations) List(
-	ctx context.Context, of *Call, user string, k activity.Kind, cursor string, limit int,
+	ctx context.Context, of *wire.Call, user string, k activity.Kind, cursor string, limit int,
 ) (activity.Listing, error) {
 	of.Note("list", k.Name, user, "")
 	ctx, cancel := o.Limits.Bound(ctx)
@@ -150,7 +201,7 @@ func (o *Operations) List(
 
 // Incoming returns one part of the list of others' activities of kind k with a user.
 func (o *Operations) Incoming(
-	ctx context.Context, of *Call, user string, k activity.Kind, cursor string, limit int,
+	ctx context.Context, of *wire.Call, user string, k activity.Kind, cursor string, limit int,
 ) (activity.Listing, error) {
 	of.Note("incoming", k.Name, user, "")
 	ctx, cancel := o.Limits.Bound(ctx)
@@ -159,7 +210,7 @@ func (o *Operations) Incoming(
 }
 
 // Get returns a user's activity of kind k with a target; nil: there is none.
-func (o *Operations) Get(ctx context.Context, of *Call, user string, k activity.Kind, target string) (*activity.Item, error) {
+func (o *Operations) Get(ctx context.Context, of *wire.Call, user string, k activity.Kind, target string) (*activity.Item, error) {
 	of.Note("get", k.Name, user, target)
 	ctx, cancel := o.Limits.Bound(ctx)
 	defer cancel()
@@ -167,7 +218,7 @@ func (o *Operations) Get(ctx context.Context, of *Call, user string, k activity.
 }
 
 // Counts returns the number of activities of a user, by kind.
-func (o *Operations) Counts(ctx context.Context, k *Call, user string) (map[string]int, error) {
+func (o *Operations) Counts(ctx context.Context, k *wire.Call, user string) (map[string]int, error) {
 	k.Note("count", "", user, "")
 	ctx, cancel := o.Limits.Bound(ctx)
 	defer cancel()
@@ -180,56 +231,4 @@ func Direction(m activity.Match) string {
 		return "by_actor"
 	}
 	return "by_viewer"
-}
-
-// counters are counters by name. The map does not change later.
-type counters map[string]*atomic.Uint64
-
-func (c counters) read() map[string]uint64 {
-	counts := make(map[string]uint64, len(c))
-	for name, n := range c {
-		counts[name] = n.Load()
-	}
-	return counts
-}
-
-// FeedCounts holds the counters of [metrics.Feeds].
-type FeedCounts struct {
-	Unsure atomic.Uint64 // feeds with a kind that could not be checked
-
-	answered, kept    atomic.Uint64
-	dropped, degraded counters
-}
-
-// NewFeedCounts returns counters at 0.
-func NewFeedCounts(kinds *activity.Kinds) *FeedCounts {
-	c := &FeedCounts{dropped: make(counters), degraded: make(counters)}
-	for _, k := range kinds.All() {
-		if k.Effect == activity.Drop {
-			c.dropped[k.Name] = new(atomic.Uint64)
-		}
-		c.degraded[k.Name] = new(atomic.Uint64)
-	}
-	return c
-}
-
-func (c *FeedCounts) count(a feed.Answer) {
-	c.answered.Add(1)
-	c.kept.Add(uint64(len(a.Kept)))
-	for _, d := range a.Dropped {
-		if n := c.dropped[d.Kind]; n != nil { // a feed drops a repeated post under a kind that annotates
-			n.Add(1)
-		}
-	}
-	if len(a.Degraded) > 0 {
-		c.Unsure.Add(1)
-	}
-	for _, d := range a.Degraded {
-		c.degraded[d.Kind].Add(1)
-	}
-}
-
-// Stats returns the counts.
-func (c *FeedCounts) Stats() metrics.Feeds {
-	return metrics.Feeds{Answered: c.answered.Load(), Kept: c.kept.Load(), Dropped: c.dropped.read(), Degraded: c.degraded.read()}
 }

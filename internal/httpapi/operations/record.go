@@ -1,4 +1,4 @@
-package core
+package operations
 
 import (
 	"context"
@@ -11,6 +11,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/feedfilter/feedfilter/activity"
+	"github.com/feedfilter/feedfilter/internal/httpapi/wire"
 )
 
 // Limits of requests with activities.
@@ -45,15 +46,15 @@ func Ended(at time.Time) time.Time {
 func CheckLine(kind, op string, since, until bool) error {
 	switch {
 	case kind == "":
-		return Refuse(CodeMissingField, "kind", "the kind is empty or missing")
+		return wire.Refuse(wire.CodeMissingField, "kind", "the kind is empty or missing")
 	case op == "":
-		return Refuse(CodeMissingField, "op", "the op is empty or missing")
+		return wire.Refuse(wire.CodeMissingField, "op", "the op is empty or missing")
 	case op != OpAdd && op != OpRemove:
-		return Refuse(CodeUnknownOp, "op", fmt.Sprintf("%q is neither add nor remove", Clip(op)))
+		return wire.Refuse(wire.CodeUnknownOp, "op", fmt.Sprintf("%q is neither add nor remove", wire.Clip(op)))
 	case until && op == OpRemove:
-		return Refuse(CodeUnknownField, FieldUntil, "only an activity that is added may have an end")
+		return wire.Refuse(wire.CodeUnknownField, FieldUntil, "only an activity that is added may have an end")
 	case since && op == OpRemove:
-		return Refuse(CodeUnknownField, FieldSince, "only an activity that is added may have a beginning")
+		return wire.Refuse(wire.CodeUnknownField, FieldSince, "only an activity that is added may have a beginning")
 	default:
 		return nil
 	}
@@ -62,7 +63,7 @@ func CheckLine(kind, op string, since, until bool) error {
 // CheckBatch refuses a number of activities outside 1 to most.
 func CheckBatch(n, most int) error {
 	if n < 1 || n > most {
-		return Refuse(activity.CodeOutOfRange, "activities", strconv.Itoa(n)+" activities, not 1 to "+strconv.Itoa(most))
+		return wire.Refuse(activity.CodeOutOfRange, "activities", strconv.Itoa(n)+" activities, not 1 to "+strconv.Itoa(most))
 	}
 	return nil
 }
@@ -71,20 +72,20 @@ func CheckBatch(n, most int) error {
 func refused(k activity.Kind, o activity.Outcome) error {
 	switch o {
 	case activity.OverLimit:
-		return &Problem{Code: CodeLimitReached, Message: fmt.Sprintf("limit of %d %s reached", k.Limit, k.Plural), Limit: k.Limit}
+		return &wire.Problem{Code: wire.CodeLimitReached, Message: fmt.Sprintf("limit of %d %s reached", k.Limit, k.Plural), Limit: k.Limit}
 	case activity.Stuck:
-		return &Problem{Code: CodeStuck, Message: "cannot be undone without a ledger: all bits of its key are shared with other keys"}
+		return &wire.Problem{Code: wire.CodeStuck, Message: "cannot be undone without a ledger: all bits of its key are shared with other keys"}
 	case activity.Ended:
-		return Refuse(activity.CodeOutOfRange, FieldUntil, "not in the future")
+		return wire.Refuse(activity.CodeOutOfRange, FieldUntil, "not in the future")
 	case activity.Early:
-		return Refuse(activity.CodeOutOfRange, FieldSince, "in the future")
+		return wire.Refuse(activity.CodeOutOfRange, FieldSince, "in the future")
 	default:
 		return nil
 	}
 }
 
 // Record records or undoes one activity of kind k, and returns whether that changed anything.
-func (o *Operations) Record(ctx context.Context, of *Call, k activity.Kind, a activity.Activity) (changed bool, err error) {
+func (o *Operations) Record(ctx context.Context, of *wire.Call, k activity.Kind, a activity.Activity) (changed bool, err error) {
 	batch := o.Activities.NewBatch()
 	if err := batch.Add(a); err != nil {
 		return false, err
@@ -103,26 +104,26 @@ func (o *Operations) Record(ctx context.Context, of *Call, k activity.Kind, a ac
 	if err := refused(k, outcomes[0]); err != nil {
 		return false, err
 	}
-	of.noteOutcomes(outcomes)
+	of.NoteOutcomes(outcomes)
 	return outcomes[0] == activity.Changed, nil
 }
 
 // RecordWindow records posts of kind k, which has a window. It returns the number of distinct
 // posts.
-func (o *Operations) RecordWindow(ctx context.Context, of *Call, user string, k activity.Kind, posts []string) (int, error) {
+func (o *Operations) RecordWindow(ctx context.Context, of *wire.Call, user string, k activity.Kind, posts []string) (int, error) {
 	batch, err := o.postActivities(user, k, posts)
 	if err != nil {
 		return 0, err
 	}
 	of.Note(OpAdd, k.Name, user, "")
-	of.noteMany(batch.Activities())
+	of.NoteBatch(batch.Activities())
 	ctx, cancel := o.Limits.Bound(ctx)
 	defer cancel()
 	outcomes, err := batch.Record(ctx)
 	if err != nil {
 		return 0, err
 	}
-	of.noteOutcomes(outcomes)
+	of.NoteOutcomes(outcomes)
 	return len(outcomes), nil
 }
 
@@ -130,9 +131,9 @@ func (o *Operations) RecordWindow(ctx context.Context, of *Call, user string, k 
 func (o *Operations) postActivities(user string, k activity.Kind, posts []string) (*activity.Batch, error) {
 	switch {
 	case posts == nil:
-		return nil, Refuse(CodeMissingField, "posts", "the field is missing")
+		return nil, wire.Refuse(wire.CodeMissingField, "posts", "the field is missing")
 	case len(posts) < 1 || len(posts) > MaxPosts:
-		return nil, Refuse(activity.CodeOutOfRange, "posts", fmt.Sprintf("%d posts, not 1 to %d", len(posts), MaxPosts))
+		return nil, wire.Refuse(activity.CodeOutOfRange, "posts", fmt.Sprintf("%d posts, not 1 to %d", len(posts), MaxPosts))
 	}
 	batch := o.Activities.NewBatch()
 	known := make(map[string]bool, len(posts))
@@ -143,7 +144,7 @@ func (o *Operations) postActivities(user string, k activity.Kind, posts []string
 		known[post] = true
 		err := batch.Add(activity.Activity{User: user, Kind: k.Name, Target: post})
 		if invalid, ok := errors.AsType[*activity.InvalidError](err); ok {
-			return nil, Refuse(invalid.Code, "posts["+strconv.Itoa(i)+"]", invalid.Message)
+			return nil, wire.Refuse(invalid.Code, "posts["+strconv.Itoa(i)+"]", invalid.Message)
 		}
 	}
 	return batch, nil
@@ -152,7 +153,7 @@ func (o *Operations) postActivities(user string, k activity.Kind, posts []string
 // Result is the result of one activity: {"changed":true}, or {"error":{...}}.
 type Result struct {
 	Changed bool
-	Problem Problem // its code is "" if there was no error
+	Problem wire.Problem // its code is "" if there was no error
 }
 
 // MarshalJSONTo writes the result.
@@ -171,7 +172,7 @@ type Changed struct {
 // RecordBatch records the n activities of a request, none of them if one is invalid. Only what
 // depends on a clock or on earlier activities is checked later.
 func (o *Operations) RecordBatch(
-	ctx context.Context, k *Call, n int, read func(i int) (activity.Activity, error),
+	ctx context.Context, k *wire.Call, n int, read func(i int) (activity.Activity, error),
 ) ([]Result, error) {
 	if err := CheckBatch(n, MaxBatch); err != nil {
 		return nil, err
@@ -194,17 +195,17 @@ func (o *Operations) RecordBatch(
 	return o.record(ctx, k, batch)
 }
 
-func (o *Operations) record(ctx context.Context, k *Call, batch *activity.Batch) ([]Result, error) {
+func (o *Operations) record(ctx context.Context, k *wire.Call, batch *activity.Batch) ([]Result, error) {
 	activities := batch.Activities()
-	k.noteMany(activities)
+	k.NoteBatch(activities)
 	outcomes, err := batch.Record(ctx)
-	k.noteOutcomes(outcomes)
+	k.NoteOutcomes(outcomes)
 	results := make([]Result, len(outcomes))
 	for i, outcome := range outcomes {
 		results[i].Changed = outcome == activity.Changed
 		kind, _ := o.Activities.Kinds().Named(activities[i].Kind)
 		if err := refused(kind, outcome); err != nil {
-			results[i].Problem = Describe(err)
+			results[i].Problem = wire.Describe(err)
 		}
 	}
 	return results, err
@@ -227,7 +228,7 @@ func (c *Chunk) Add(a activity.Activity, err error) {
 		err = c.batch.Add(a)
 	}
 	if err != nil {
-		c.Results = append(c.Results, Result{Problem: Describe(err)})
+		c.Results = append(c.Results, Result{Problem: wire.Describe(err)})
 		return
 	}
 	c.lines = append(c.lines, len(c.Results))
@@ -236,25 +237,27 @@ func (c *Chunk) Add(a activity.Activity, err error) {
 
 // RecordChunk records the valid activities at the rate of the token, and sets their results. It
 // fails only if the stream must end.
-func (o *Operations) RecordChunk(k *Call, c *Chunk) error {
-	err := o.Access.pace(k, len(c.Results))
+func (o *Operations) RecordChunk(k *wire.Call, c *Chunk) error {
+	err := o.Access.Pace(k, len(c.Results))
 	if err == nil {
-		err = o.Access.mayAudit()
+		err = o.Access.MayAudit()
 	}
 	var results []Result
 	if err == nil {
 		ctx, cancel := o.Limits.Bound(k.Request().Context())
 		defer cancel()
-		if results, err = o.record(ctx, k, c.batch); err != nil && k.Request().Context().Err() == nil && Describe(err).Code != CodeOverloaded {
+		results, err = o.record(ctx, k, c.batch)
+		gone := k.Request().Context().Err() != nil
+		if err != nil && !gone && wire.Describe(err).Code != wire.CodeOverloaded {
 			o.Reports.LogPart(k, o.Reports.faults, "record lines", err)
 		}
 	}
 	if err != nil && k.Request().Context().Err() != nil {
-		return fmt.Errorf("record %d lines: %w: %w", len(c.lines), ErrGone, err)
+		return fmt.Errorf("record %d lines: %w: %w", len(c.lines), wire.ErrGone, err)
 	}
 	for n, i := range c.lines {
 		if err != nil {
-			c.Results[i].Problem = Describe(err)
+			c.Results[i].Problem = wire.Describe(err)
 		} else {
 			c.Results[i] = results[n]
 		}

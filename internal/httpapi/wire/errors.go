@@ -1,4 +1,4 @@
-package core
+package wire
 
 import (
 	"context"
@@ -67,11 +67,6 @@ type Problem struct { //nolint:errname // what the API calls it
 
 func (p *Problem) Error() string { return p.Message }
 
-// errorAnswer is the body of every error.
-type errorAnswer struct {
-	Error Problem `json:"error"`
-}
-
 // Status returns the HTTP status of the code. It is the only such table.
 func (p *Problem) Status() int {
 	switch p.Code {
@@ -112,11 +107,6 @@ func (p *Problem) Status() int {
 	}
 }
 
-// Refuse returns the error of a request that can never succeed.
-func Refuse(code, field, message string) error {
-	return &activity.InvalidError{Code: code, Field: field, Message: message}
-}
-
 // Describe returns what the client may know about an error: every detail of the request, and
 // nothing internal.
 func Describe(err error) Problem {
@@ -126,7 +116,7 @@ func Describe(err error) Problem {
 	if invalid, ok := errors.AsType[*activity.InvalidError](err); ok {
 		return Problem{Code: invalid.Code, Message: clip(invalid.Message, maxMessage), Field: Clip(invalid.Field)}
 	}
-	if refused, ok := errors.AsType[*refusal](err); ok {
+	if refused, ok := errors.AsType[*RefusedError](err); ok {
 		return refused.Problem
 	}
 	if without, ok := errors.AsType[*activity.NoLedgerError](err); ok {

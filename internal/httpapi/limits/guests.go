@@ -1,4 +1,4 @@
-package core
+package limits
 
 import (
 	"container/list"
@@ -16,17 +16,20 @@ const maxGuests = 1024
 // is done long before. A request that a budget admits is never among them, so no storm of others
 // ends it.
 type Guests struct {
-	Limit int
+	limit int
 
 	mu  sync.Mutex
 	all list.List // of the requests' http.ResponseWriter
 }
 
+// NewGuests returns room for as many guests as the limit.
+func NewGuests(limit int) *Guests { return &Guests{limit: limit} }
+
 // Enter adds a request. The caller calls Leave before the handler returns.
 func (g *Guests) Enter(w http.ResponseWriter) *list.Element {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.all.Len() >= g.Limit {
+	if g.all.Len() >= g.limit {
 		oldest, _ := g.all.Remove(g.all.Front()).(http.ResponseWriter)
 		// The lock keeps the handler from returning: setting a deadline later panics over HTTP/2.
 		control := http.NewResponseController(oldest)

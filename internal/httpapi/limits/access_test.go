@@ -1,4 +1,4 @@
-package core
+package limits_test
 
 import (
 	"context"
@@ -14,10 +14,12 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/feedfilter/feedfilter/internal/access"
+	"github.com/feedfilter/feedfilter/internal/httpapi/limits"
+	"github.com/feedfilter/feedfilter/internal/httpapi/wire"
 )
 
 // ratedCall returns a request whose token has a rate of ten a second, and access control.
-func ratedCall(t *testing.T, ctx context.Context) (*Access, *Call) {
+func ratedCall(t *testing.T, ctx context.Context) (*limits.Access, *wire.Call) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "tokens.json")
 	text := `{"tokens":[{"name":"a","hash":"` + access.HashToken("a") + `","scopes":["activity:write"],"rate":10,"burst":10}]}`
@@ -33,7 +35,7 @@ func ratedCall(t *testing.T, ctx context.Context) (*Access, *Call) {
 		t.Fatal(err)
 	}
 	r := httptest.NewRequestWithContext(ctx, http.MethodPost, "/v1/activities", http.NoBody)
-	return &Access{Tokens: tokens}, &Call{Context: echo.New().NewContext(r, httptest.NewRecorder()), Token: token}
+	return &limits.Access{Tokens: tokens}, &wire.Call{Context: echo.New().NewContext(r, httptest.NewRecorder()), Token: token}
 }
 
 // TestPace: a stream proceeds at the rate of its token.
@@ -43,7 +45,7 @@ func TestPace(t *testing.T) {
 		s, k := ratedCall(t, ctx)
 		start := time.Now()
 		for i, want := range []time.Duration{0, 2 * time.Second, 102 * time.Second} { // chunks of 10, 20 and 1,000 lines
-			if err := s.pace(k, []int{10, 20, 1000}[i]); err != nil {
+			if err := s.Pace(k, []int{10, 20, 1000}[i]); err != nil {
 				t.Fatal(err)
 			}
 			if took := time.Since(start).Round(time.Millisecond); took != want {
@@ -52,7 +54,7 @@ func TestPace(t *testing.T) {
 		}
 		// A client that leaves ends the wait.
 		time.AfterFunc(time.Second, cancel)
-		if err := s.pace(k, 1000); !errors.Is(err, context.Canceled) {
+		if err := s.Pace(k, 1000); !errors.Is(err, context.Canceled) {
 			t.Error(err)
 		}
 		if took := time.Since(start).Round(time.Millisecond); took != 103*time.Second {

@@ -1,4 +1,4 @@
-package core
+package operations
 
 import (
 	"bytes"
@@ -18,6 +18,7 @@ import (
 
 	"github.com/feedfilter/feedfilter/activity"
 	"github.com/feedfilter/feedfilter/internal/access"
+	"github.com/feedfilter/feedfilter/internal/httpapi/wire"
 )
 
 const (
@@ -27,6 +28,11 @@ const (
 	// that refused clients do not all return at the same time.
 	maxRetryAfter = 3
 )
+
+// errorAnswer is the body of every error.
+type errorAnswer struct {
+	Error wire.Problem `json:"error"`
+}
 
 // Reports counts requests that failed, and decides which of them are logged. Only its counters
 // change.
@@ -48,18 +54,19 @@ type Reports struct {
 	faults  *access.Throttle // throttles log lines of errors of the service
 }
 
-// NewReports returns counters at 0. tokens says that tokens are required.
-func NewReports(log *slog.Logger, tokens bool) *Reports {
+// newReports returns counters at 0. tokens says that tokens are required.
+func newReports(log *slog.Logger, tokens bool) *Reports {
 	r := &Reports{
 		Log: log, tokens: tokens, refused: make(counters),
 		noise: access.NewThrottle(), early: access.NewThrottle(), strays: access.NewThrottle(), faults: access.NewThrottle(),
 	}
 	for _, code := range []string{
-		CodeUnauthenticated, CodeForbidden, CodeRateLimited, CodeMisdirected, CodeCrossOrigin, CodeAuditUnavailable,
+		wire.CodeUnauthenticated, wire.CodeForbidden, wire.CodeRateLimited,
+		wire.CodeMisdirected, wire.CodeCrossOrigin, wire.CodeAuditUnavailable,
 	} {
 		r.refused[code] = new(atomic.Uint64)
 	}
-	r.unread = counters{CodeOverloaded: new(atomic.Uint64), CodeTimeout: new(atomic.Uint64)}
+	r.unread = counters{wire.CodeOverloaded: new(atomic.Uint64), wire.CodeTimeout: new(atomic.Uint64)}
 	return r
 }
 
@@ -67,9 +74,9 @@ func NewReports(log *slog.Logger, tokens bool) *Reports {
 // it. late says that this process read too late, because of overload. Otherwise the client sent too
 // slowly.
 func (r *Reports) Unread(late bool) (answer []byte) {
-	err := Refuse(CodeTimeout, "", "the header took too long to arrive")
+	err := wire.Refuse(wire.CodeTimeout, "", "the header took too long to arrive")
 	h := http.Header{
-		echo.HeaderContentType: {TypeJSON}, echo.HeaderConnection: {"close"}, echo.HeaderXContentTypeOptions: {"nosniff"},
+		echo.HeaderContentType: {wire.TypeJSON}, echo.HeaderConnection: {"close"}, echo.HeaderXContentTypeOptions: {"nosniff"},
 		echo.HeaderCacheControl: {"no-store"}, echo.HeaderXRequestID: {rand.Text()},
 	}
 	if late {
@@ -77,7 +84,7 @@ func (r *Reports) Unread(late bool) (answer []byte) {
 		h.Set(echo.HeaderRetryAfter, retryAfter())
 		r.countShed(context.Background(), err)
 	}
-	p := Describe(err)
+	p := wire.Describe(err)
 	r.unread[p.Code].Add(1)
 	body, err := json.Marshal(errorAnswer{p}, json.Deterministic(true))
 	if err != nil { // it never fails: the text is valid UTF-8
@@ -109,7 +116,7 @@ func Fault(status int, err error) bool {
 	return status >= http.StatusInternalServerError && status != http.StatusNotImplemented && !notYet(err)
 }
 
-func notYet(err error) bool { return err != nil && Describe(err).Code == CodeNotYet }
+func notYet(err error) bool { return err != nil && wire.Describe(err).Code == wire.CodeNotYet }
 
 // Loud counts a request that failed with err. loud reports whether to log it. suppressed is the
 // number of earlier requests that were not logged.
@@ -117,16 +124,16 @@ func notYet(err error) bool { return err != nil && Describe(err).Code == CodeNot
 // Refusals are throttled. Where tokens are required, so are errors of the service, and other errors
 // of each token and of callers without one, each on their own. So nobody can fill the log, or hide
 // the errors of others. A not_yet is an error of its token.
-func (r *Reports) Loud(k *Call, status int, err error) (suppressed uint64, loud bool) {
+func (r *Reports) Loud(k *wire.Call, status int, err error) (suppressed uint64, loud bool) {
 	lines := r.strays
-	refused, ok := errors.AsType[*refusal](err)
+	refused, ok := errors.AsType[*wire.RefusedError](err)
 	switch {
 	case ok:
 		r.refused[refused.Code].Add(1)
 		lines = r.noise
 	case !r.tokens && notYet(err):
 		lines = r.early
-	case !r.tokens || status < http.StatusBadRequest || err != nil && Describe(err).Code == CodeOverloaded: // countShed logs it
+	case !r.tokens || status < http.StatusBadRequest || err != nil && wire.Describe(err).Code == wire.CodeOverloaded: // countShed logs it
 		return 0, true
 	case k.Token == nil: // a stranger hides nobody's errors
 	case Fault(status, err):
@@ -138,37 +145,37 @@ func (r *Reports) Loud(k *Call, status int, err error) (suppressed uint64, loud 
 }
 
 // Tell counts the error of a request, sets the headers of the answer, and returns its body.
-func (r *Reports) Tell(k *Call, err error) Problem {
-	p, h := Describe(err), k.Response().Header()
+func (r *Reports) Tell(k *wire.Call, err error) wire.Problem {
+	p, h := wire.Describe(err), k.Response().Header()
 	switch p.Code {
-	case CodeOverloaded:
+	case wire.CodeOverloaded:
 		h.Set(echo.HeaderRetryAfter, retryAfter())
 		r.countShed(k.Request().Context(), err)
-	case CodeNotYet:
+	case wire.CodeNotYet:
 		r.NotYet.Add(1)
 		h.Set(echo.HeaderRetryAfter, "1")
-	case CodeUnavailable:
+	case wire.CodeUnavailable:
 		h.Set(echo.HeaderRetryAfter, "1")
 	}
-	if refused, ok := errors.AsType[*refusal](err); ok {
-		refused.headers(h)
+	if refused, ok := errors.AsType[*wire.RefusedError](err); ok {
+		refused.SetHeaders(h)
 	}
-	if Fault(p.Status(), err) && p.Code != CodeOverloaded && !Gone(k.Request().Context(), err) {
+	if Fault(p.Status(), err) && p.Code != wire.CodeOverloaded && !wire.Gone(k.Request().Context(), err) {
 		r.Failed.Add(1)
 	}
 	return p
 }
 
 // Answer answers a request with err, as JSON.
-func (r *Reports) Answer(k *Call, err error) {
+func (r *Reports) Answer(k *wire.Call, err error) {
 	p := r.Tell(k, err)
-	if err := RespondAs(k, p.Status(), errorAnswer{p}); err != nil {
+	if err := wire.RespondAs(k, p.Status(), errorAnswer{p}); err != nil {
 		r.NotSent(k, err)
 	}
 }
 
 // NotSent logs why an error answer was not sent.
-func (r *Reports) NotSent(k *Call, err error) {
+func (r *Reports) NotSent(k *wire.Call, err error) {
 	r.Log.DebugContext(k.Request().Context(), "error answer not sent", "error", err)
 }
 
@@ -185,7 +192,7 @@ func (r *Reports) countShed(ctx context.Context, err error) {
 
 // LogPart logs an error in a part of a request, if there have not been too many such lines. The
 // request continues.
-func (r *Reports) LogPart(k *Call, lines *access.Throttle, part string, err error) {
+func (r *Reports) LogPart(k *wire.Call, lines *access.Throttle, part string, err error) {
 	suppressed, loud := lines.Pass(time.Now())
 	if !loud {
 		return

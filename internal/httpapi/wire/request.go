@@ -1,4 +1,4 @@
-package core
+package wire
 
 import (
 	"errors"
@@ -96,35 +96,6 @@ func MediaType(r *http.Request, wanted ...string) (string, error) {
 		return "", Refuse(CodeUnsupportedMediaType, "", "Content-Encoding is not supported")
 	}
 	return given, nil
-}
-
-// ReadBody calls read with the JSON body, if it is not longer than MaxBody. The caller calls done
-// when it no longer needs what read returned.
-func (l *Limits) ReadBody(k *Call, read func(body io.Reader) error) (done func(), err error) {
-	return l.readUpTo(k, l.MaxBody, read)
-}
-
-func (l *Limits) readUpTo(k *Call, most int64, read func(body io.Reader) error) (done func(), err error) {
-	r := k.Request()
-	if _, err := MediaType(r, TypeJSON); err != nil {
-		return nil, err
-	}
-	if r.ContentLength > most {
-		return nil, TooLarge(most)
-	}
-	// MaxBytesReader needs net/http's own writer to close the connection at the limit.
-	body := l.Hold(k, http.MaxBytesReader(k.Response().Writer, r.Body, most))
-	sound := false
-	defer func() {
-		if !sound { // also after a panic
-			body.Release()
-		}
-	}()
-	if err := read(body); err != nil {
-		return nil, err
-	}
-	sound = true
-	return body.Release, nil
 }
 
 // TooLarge returns the error of a body that is longer than the limit.

@@ -1,4 +1,4 @@
-package core
+package wire
 
 import (
 	"container/list"
@@ -12,15 +12,18 @@ import (
 	"github.com/feedfilter/feedfilter/internal/access"
 )
 
-// Call is a request and what the service knows about it.
+// Call is a request and what the service knows about it. One goroutine uses it at a time.
 type Call struct {
 	echo.Context
 
 	Token  *access.Token // nil: the request needs no token, or has none
 	Failed error         // the error that was answered, if the handler returned none
 
-	audit *audited      // nil: the request is not audited
-	guest *list.Element // among the guests
+	// Guest is the place of a request that no budget counts; nil: it has none. Only package limits
+	// uses it.
+	Guest *list.Element
+
+	audit *audited // nil: the request is not audited
 }
 
 // CallOf returns the call behind the context c.
@@ -32,8 +35,8 @@ func CallOf(c echo.Context) *Call {
 	return k
 }
 
-// by returns the name of the call's token, "" without one.
-func (k *Call) by() string {
+// TokenName returns the name of the call's token, "" without one.
+func (k *Call) TokenName() string {
 	if k.Token == nil {
 		return ""
 	}

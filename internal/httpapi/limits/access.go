@@ -1,20 +1,19 @@
-package core
+package limits
 
 import (
 	"cmp"
 	"errors"
-	"math"
 	"net"
 	"net/http"
 	"net/netip"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/labstack/echo/v4"
 
 	"github.com/feedfilter/feedfilter/internal/access"
+	"github.com/feedfilter/feedfilter/internal/httpapi/wire"
 )
 
 // Access configures who may call the service, and how often. The zero value allows every call,
@@ -61,34 +60,14 @@ func (a *Access) Trusts(r *http.Request) bool {
 	return err == nil
 }
 
-// refusal is the error of a request that is refused before it has any effect.
-type refusal struct {
-	Problem
-
-	challenge string        // WWW-Authenticate
-	after     time.Duration // Retry-After
-}
-
-func (r *refusal) Error() string { return r.Message }
-
-// headers sets the response headers of the refusal.
-func (r *refusal) headers(h http.Header) {
-	if r.challenge != "" {
-		h.Set(echo.HeaderWWWAuthenticate, r.challenge)
-	}
-	if r.after > 0 {
-		h.Set(echo.HeaderRetryAfter, strconv.Itoa(int(math.Ceil(r.after.Seconds()))))
-	}
-}
-
 // RightHost refuses a request whose Host header has no name of the service.
-func (a *Access) RightHost(k *Call) error {
+func (a *Access) RightHost(k *wire.Call) error {
 	if a.Hosts == nil || namesHost(a.Hosts, k.Request().Host) || overSocket(k.Request()) {
 		return nil
 	}
-	LeaveBody(k)
-	return &refusal{Problem: Problem{
-		Code: CodeMisdirected,
+	wire.LeaveBody(k)
+	return &wire.RefusedError{Problem: wire.Problem{
+		Code: wire.CodeMisdirected,
 		Message: "the Host header does not name this service: call it at an address of --addr, " +
 			"or start it with --auth-file or --insecure-no-auth",
 	}}
@@ -117,14 +96,14 @@ func namesHost(names []string, header string) bool {
 // Admit lets a request in if its token allows the route, no rate is exceeded, and the audit log can
 // take its line. It runs before everything else, so a caller without a token cannot make the
 // service read a body or take up a slot.
-func (a *Access) Admit(r Route, k *Call) error {
+func (a *Access) Admit(r wire.Route, k *wire.Call) error {
 	err := a.admit(r, k)
 	if err == nil && a.Audit != nil && r.Audited(a.AuditReads) {
-		k.audit = new(audited)
-		err = a.mayAudit()
+		k.StartAudit()
+		err = a.MayAudit()
 	}
 	if err != nil {
-		LeaveBody(k)
+		wire.LeaveBody(k)
 	}
 	return err
 }
@@ -132,9 +111,11 @@ func (a *Access) Admit(r Route, k *Call) error {
 // admit checks the origin, the token and the rates of a request. It refuses requests that a browser
 // sends for a page of another origin. Neither a loopback address nor client certificates stop
 // those. Browsers ask for permission before they send JSON, but some routes take no body.
-func (a *Access) admit(r Route, k *Call) error {
+func (a *Access) admit(r wire.Route, k *wire.Call) error {
 	if err := a.origins.Check(k.Request()); err != nil {
-		return &refusal{Problem: Problem{Code: CodeCrossOrigin, Message: "cross-origin request from a browser refused"}}
+		return &wire.RefusedError{Problem: wire.Problem{
+			Code: wire.CodeCrossOrigin, Message: "cross-origin request from a browser refused",
+		}}
 	}
 	if a.Tokens != nil && len(r.Scopes) > 0 {
 		token, err := a.Tokens.Check(k.Request().Header[echo.HeaderAuthorization])
@@ -142,7 +123,7 @@ func (a *Access) admit(r Route, k *Call) error {
 			return unauthenticated(err)
 		}
 		k.Token = token
-		if err := allowed(token, "", r.Scopes...); err != nil {
+		if err := Allowed(token, "", r.Scopes...); err != nil {
 			return err
 		}
 		if wait := token.Take(time.Now()); wait > 0 {
@@ -152,7 +133,7 @@ func (a *Access) admit(r Route, k *Call) error {
 	if a.Users == nil || !slices.Contains(k.ParamNames(), "user") {
 		return nil
 	}
-	user, err := PathID(k, "user")
+	user, err := wire.PathID(k, "user")
 	if err != nil {
 		return nil //nolint:nilerr // the handler says what is wrong with it
 	}
@@ -166,12 +147,14 @@ func unauthenticated(err error) error {
 	if !errors.Is(err, access.ErrNoToken) {
 		challenge += `, error="invalid_token"`
 	}
-	return &refusal{Problem: Problem{Code: CodeUnauthenticated, Message: err.Error()}, challenge: challenge}
+	return &wire.RefusedError{
+		Problem: wire.Problem{Code: wire.CodeUnauthenticated, Message: err.Error()}, Challenge: challenge,
+	}
 }
 
-// allowed returns an error if the token has none of the scopes. field is the part of the request
+// Allowed returns an error if the token has none of the scopes. field is the part of the request
 // that needs the scope, "" for the route.
-func allowed(token *access.Token, field string, oneOf ...access.Scope) error {
+func Allowed(token *access.Token, field string, oneOf ...access.Scope) error {
 	if token.Allows(oneOf...) {
 		return nil
 	}
@@ -179,11 +162,11 @@ func allowed(token *access.Token, field string, oneOf ...access.Scope) error {
 	for i, s := range oneOf {
 		names[i] = string(s)
 	}
-	return &refusal{
-		Problem: Problem{
-			Code: CodeForbidden, Field: field, Message: "the token lacks the required scope: " + strings.Join(names, " or "),
+	return &wire.RefusedError{
+		Problem: wire.Problem{
+			Code: wire.CodeForbidden, Field: field, Message: "the token lacks the required scope: " + strings.Join(names, " or "),
 		},
-		challenge: `Bearer realm="feedfilter", error="insufficient_scope", scope="` + strings.Join(names, " ") + `"`,
+		Challenge: `Bearer realm="feedfilter", error="insufficient_scope", scope="` + strings.Join(names, " ") + `"`,
 	}
 }
 
@@ -198,17 +181,12 @@ func (a *Access) UserMay(user string, calls int) error {
 }
 
 func tooOften(wait time.Duration, who string) error {
-	return Busy(wait, "rate limit of "+who+" exceeded")
+	return wire.Busy(wait, "rate limit of "+who+" exceeded")
 }
 
-// Busy returns the error of a request that may be repeated after a time, and not before.
-func Busy(wait time.Duration, message string) error {
-	return &refusal{Problem: Problem{Code: CodeRateLimited, Message: message}, after: wait}
-}
-
-// pace counts lines of a stream as requests of its token, and waits until the rate allows them. It
+// Pace counts lines of a stream as requests of its token, and waits until the rate allows them. It
 // returns an error if the token is no longer valid, because a stream can outlive its token.
-func (a *Access) pace(k *Call, lines int) error {
+func (a *Access) Pace(k *wire.Call, lines int) error {
 	if k.Token == nil {
 		return nil
 	}
@@ -226,7 +204,7 @@ func (a *Access) pace(k *Call, lines int) error {
 		return unauthenticated(err)
 	}
 	k.Token = token
-	return allowed(token, "", access.ActivityWrite)
+	return Allowed(token, "", access.ActivityWrite)
 }
 
 // AccessStats are the counters of access control.

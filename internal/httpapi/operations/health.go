@@ -1,4 +1,4 @@
-package core
+package operations
 
 import (
 	"context"
@@ -20,8 +20,8 @@ type Health struct {
 	asking     singleflight.Group
 }
 
-// NewHealth returns a Health that waits for up to two seconds, and not longer than the timeout.
-func NewHealth(activities activity.Activities, timeout time.Duration) *Health {
+// newHealth returns a Health that waits for up to two seconds, and not longer than the timeout.
+func newHealth(activities activity.Activities, timeout time.Duration) *Health {
 	return &Health{activities: activities, timeout: min(readyTimeout, timeout)}
 }
 
