@@ -88,11 +88,8 @@ func (r *Recorder) evidence(
 func (r *Recorder) lookup(
 	ctx context.Context, user string, items []ledger.Item, now time.Time,
 ) (map[ledger.Item]*Item, error) {
-	rows, err := ask(r, func() ([]ledger.Row, error) {
-		return r.ledger.Lookup(
-			ctx, ledger.LookupQuery{Hash: r.userHash(user), Owner: user, Now: now, Items: items},
-		)
-	})
+	q := ledger.LookupQuery{Hash: r.userHash(user), Owner: user, Now: now, Items: items}
+	rows, err := ask(r, func() ([]ledger.Row, error) { return r.ledger.Lookup(ctx, q) })
 	if err != nil {
 		return nil, err
 	}
@@ -139,9 +136,8 @@ func (r *Recorder) Truth(
 		return Truth{Evidence: evidence}, nil
 	}
 	if err != nil {
-		return Truth{}, fmt.Errorf(
-			"read the truth of page %d: %w", at.Page, pages.Unavailable("ledger", err),
-		)
+		err = pages.Unavailable("ledger", err)
+		return Truth{}, fmt.Errorf("read the truth of page %d: %w", at.Page, err)
 	}
 	return Truth{evidence, sequence, sequence == at.Sequence}, nil
 }

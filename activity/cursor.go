@@ -57,8 +57,7 @@ func (of listOf) row(cursor string) (*ledger.Row, error) {
 // compute a cursor may as well read the list from its beginning.
 func (of listOf) sum(position []byte) []byte {
 	h := sha256.New()
-	// No part of it has a control character, so each list has another text.
-	// never fails
+	// No part of it has a control character, so each list has another text. The write never fails.
 	_, _ = fmt.Fprintf(h, "%s\n%s\n%s\n%t\n", cursorFormat, of.kind, of.user, of.incoming)
 	_, _ = h.Write(position)
 	return h.Sum(nil)[:sumBytes]

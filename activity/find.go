@@ -149,7 +149,8 @@ func (s *search) release(v *View) {
 	if cap(s.hashes.all) > maxPooledHashes {
 		*s = search{}
 	}
-	s.hashes.all, s.columns, s.found, s.marks = s.hashes.all[:0], s.columns[:0], s.found[:0], s.marks[:0]
+	s.hashes.all, s.columns = s.hashes.all[:0], s.columns[:0]
+	s.found, s.marks = s.found[:0], s.marks[:0]
 	v.searches.Put(s)
 }
 
@@ -327,9 +328,8 @@ func (r *reader) Audience(
 		for i := range kinds {
 			for place, v := range views {
 				if m := v.kinds[i].match(s.hashes.all[n]); m != None {
-					hits = append(
-						hits, Hit{Candidate: n, Kind: &kinds[i], ID: owners[place].ID, Place: place, Match: m},
-					)
+					id := owners[place].ID
+					hits = append(hits, Hit{Candidate: n, Kind: &kinds[i], ID: id, Place: place, Match: m})
 				}
 			}
 		}

@@ -113,8 +113,8 @@ func hostOf(id string) string {
 }
 
 func isScheme(text string) bool {
-	return text != "" &&
-		strings.Trim(strings.ToLower(text), "abcdefghijklmnopqrstuvwxyz0123456789+-.") == ""
+	const allowed = "abcdefghijklmnopqrstuvwxyz0123456789+-."
+	return text != "" && strings.Trim(strings.ToLower(text), allowed) == ""
 }
 
 func isPort(text string) bool { return len(text) <= 5 && strings.Trim(text, "0123456789") == "" }
@@ -136,8 +136,8 @@ func foldDomain(id string) string {
 		return folded
 	}
 	browser := idna.New(
-		idna.MapForLookup(), idna.BidiRule(), idna.CheckJoiners(true), idna.CheckHyphens(false),
-		idna.StrictDomainName(false),
+		idna.MapForLookup(), idna.BidiRule(),
+		idna.CheckJoiners(true), idna.CheckHyphens(false), idna.StrictDomainName(false),
 	)
 	if ascii, err := browser.ToASCII(id); err == nil && ascii != "" {
 		return withoutFinalDots(strings.ToLower(ascii))

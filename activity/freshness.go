@@ -119,12 +119,11 @@ func (w *wait) reached(sources []ledger.Source) (bool, error) {
 	for _, s := range sources {
 		gives := func(k Kind) bool { return slices.Contains(s.Kinds, k.Name) }
 		if s.Followed.Before(w.since) && (w.kinds == nil || slices.ContainsFunc(w.kinds, gives)) {
-			w.lacks = &NotYetError{
-				fieldWithin, s.Name, "it was last followed at " + s.Followed.Format(time.RFC3339),
-			}
+			reason := "it was last followed at " + s.Followed.Format(time.RFC3339)
 			if s.Followed.IsZero() {
-				w.lacks.Reason = "nobody has followed it yet"
+				reason = "nobody has followed it yet"
 			}
+			w.lacks = &NotYetError{fieldWithin, s.Name, reason}
 			return false, nil
 		}
 	}
@@ -156,8 +155,8 @@ func (w *wait) passed(sources []ledger.Source) error {
 		)
 	case w.position.Timeline > has.Timeline && w.position.Timeline != 0:
 		w.lacks = lacks(
-			"it is followed in timeline %d, before a failover to timeline %d", has.Timeline,
-			w.position.Timeline,
+			"it is followed in timeline %d, before a failover to timeline %d",
+			has.Timeline, w.position.Timeline,
 		)
 	case has.Byte < w.position.Byte:
 		w.lacks = lacks("it is at %s, %d bytes before the position", has, w.position.Byte-has.Byte)
@@ -181,9 +180,8 @@ func (r *Recorder) Behind(kinds []Kind) (all []Degraded) {
 		case s.Followed.IsZero():
 			reason = fmt.Sprintf("its source %q has not been read yet", s.Name)
 		case age > r.followedWithin:
-			reason = fmt.Sprintf(
-				"its source %q has not been followed for %v", s.Name, age.Round(time.Second),
-			)
+			age = age.Round(time.Second)
+			reason = fmt.Sprintf("its source %q has not been followed for %v", s.Name, age)
 		default:
 			continue
 		}

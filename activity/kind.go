@@ -165,12 +165,11 @@ func NewKinds(kinds ...Kind) (*Kinds, error) {
 			}
 			taken[name] = k.Name
 		}
-		if other := ks.facets[k.Target]; other != nil &&
-			(other.Fold != k.Fold || other.Rollup != k.Rollup) {
+		other := ks.facets[k.Target]
+		if other != nil && (other.Fold != k.Fold || other.Rollup != k.Rollup) {
 			return nil, fmt.Errorf(
 				"kind %q: fold %q and roll-up %q, and kind %q with the same target has %q and %q",
-				k.Name,
-				k.Fold, k.Rollup, other.Name, other.Fold, other.Rollup,
+				k.Name, k.Fold, k.Rollup, other.Name, other.Fold, other.Rollup,
 			)
 		}
 		ks.byName[k.Name], ks.byName[k.Plural], ks.facets[k.Target] = i, i, &k
@@ -364,9 +363,11 @@ func (ks *Kinds) CheckFacet(facet Facet, field string) error {
 func (ks *Kinds) ofRows() (kinds []ledger.Kind) {
 	for _, k := range ks.all {
 		if k.InLedger() {
-			kinds = append(
-				kinds, ledger.Kind{Name: k.Name, Reverse: k.Mirror(), Target: string(k.Target)},
-			)
+			kinds = append(kinds, ledger.Kind{
+				Name:    k.Name,
+				Reverse: k.Mirror(),
+				Target:  string(k.Target),
+			})
 		}
 	}
 	return kinds

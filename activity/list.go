@@ -48,23 +48,33 @@ func (r *Recorder) Incoming(
 	return r.list(ctx, user, kind, cursor, limit, true)
 }
 
-func (r *Recorder) list(
-	ctx context.Context, user, kind, cursor string, limit int, incoming bool,
-) (Listing, error) {
-	k, ok := r.kinds.Named(kind)
-	if !ok || !k.InLedger() {
-		return Listing{}, &InvalidError{
+// listed returns the kind of a list.
+func (ks *Kinds) listed(kind string, incoming bool) (Kind, error) {
+	k, ok := ks.Named(kind)
+	switch {
+	case !ok || !k.InLedger():
+		return k, &InvalidError{
 			Code:    CodeUnknownKind,
 			Field:   fieldKind,
 			Message: fmt.Sprintf("there is no list of kind %q", kind),
 		}
-	}
-	if incoming && k.Target != User {
-		return Listing{}, &InvalidError{
+	case incoming && k.Target != User:
+		return k, &InvalidError{
 			Code:    CodeUnsupportedOp,
 			Field:   fieldKind,
 			Message: k.Name + " does not target users",
 		}
+	default:
+		return k, nil
+	}
+}
+
+func (r *Recorder) list(
+	ctx context.Context, user, kind, cursor string, limit int, incoming bool,
+) (Listing, error) {
+	k, err := r.kinds.listed(kind, incoming)
+	if err != nil {
+		return Listing{}, err
 	}
 	if err := CheckID(user, "user"); err != nil {
 		return Listing{}, err

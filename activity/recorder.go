@@ -190,7 +190,9 @@ func (r *Recorder) StalenessBound() time.Duration { return r.pages.StalenessBoun
 // ask reads the ledger for a caller, who waits for it. It fails at once if this process knows that
 // the ledger does not answer, or if too many requests wait. Errors are [ErrOverloaded], an
 // [*UnavailableError], or that of ctx.
-func ask[T any](r *Recorder, read func() (T, error)) (T, error) { //nolint:ireturn // not an interface
+//
+//nolint:ireturn // T is no interface
+func ask[T any](r *Recorder, read func() (T, error)) (T, error) {
 	var none T
 	if err := r.pages.Readable(); err != nil {
 		return none, err

@@ -71,7 +71,7 @@ func (r *Recorder) Release(ctx context.Context, kind string) error {
 
 // Reach waits until every View that begins afterwards has what was recorded up to Position.
 func (s *Source) Reach(ctx context.Context) error {
-	// the third is of a poll that began after this call: others may have moved the position
+	// Others may have moved the position. The third answer is of a poll that began after this call.
 	answers := 0
 	return s.r.pages.Reach(ctx, func(sources []ledger.Source) (bool, error) {
 		answers++

@@ -61,11 +61,19 @@ func (r *Recorder) exportRows(
 		row := &rows[i]
 		last = row
 		k := kinds[row.Kind]
-		if mirrored = k.Of != "" && k.Of != row.Kind; mirrored ||
-			!row.Until.IsZero() && !row.Until.After(now) {
-			continue // the other side of an activity, or ended
+		mirrored = k.Of != "" && k.Of != row.Kind
+		ended := !row.Until.IsZero() && !row.Until.After(now)
+		if mirrored || ended {
+			continue
 		}
-		if err := each(Activity{User: row.Owner, Kind: row.Kind, Target: row.Target, Since: row.Since, Until: row.Until}); err != nil {
+		a := Activity{
+			User:   row.Owner,
+			Kind:   row.Kind,
+			Target: row.Target,
+			Since:  row.Since,
+			Until:  row.Until,
+		}
+		if err := each(a); err != nil {
 			return nil, err
 		}
 	}

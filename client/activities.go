@@ -57,28 +57,26 @@ func (c *Client) Put(
 	if !until.IsZero() {
 		query = url.Values{"until": {until.UTC().Format(time.RFC3339Nano)}}
 	}
-	return c.activity(
-		ctx, &call{method: http.MethodPut, path: user(userID, kind, target), query: query},
-		&feedfilterv1.RecordRequest{
-			User:   userID,
-			Plural: kind,
-			Target: target,
-			Op:     feedfilterv1.Op_OP_ADD,
-			Until:  stamp(until),
-		},
-	)
+	put := &call{method: http.MethodPut, path: user(userID, kind, target), query: query}
+	return c.activity(ctx, put, &feedfilterv1.RecordRequest{
+		User:   userID,
+		Plural: kind,
+		Target: target,
+		Op:     feedfilterv1.Op_OP_ADD,
+		Until:  stamp(until),
+	})
 }
 
 // Delete undoes an activity. It returns whether there was one; see the package documentation on
 // retries.
 func (c *Client) Delete(ctx context.Context, userID, kind, target string) (bool, error) {
-	return c.activity(ctx, &call{method: http.MethodDelete, path: user(userID, kind, target)},
-		&feedfilterv1.RecordRequest{
-			User:   userID,
-			Plural: kind,
-			Target: target,
-			Op:     feedfilterv1.Op_OP_REMOVE,
-		})
+	undo := &call{method: http.MethodDelete, path: user(userID, kind, target)}
+	return c.activity(ctx, undo, &feedfilterv1.RecordRequest{
+		User:   userID,
+		Plural: kind,
+		Target: target,
+		Op:     feedfilterv1.Op_OP_REMOVE,
+	})
 }
 
 // Record records 1 to 1,000 posts of a kind with a window, such as Record(ctx, "1", client.Seen,
@@ -90,14 +88,13 @@ func (c *Client) Record(ctx context.Context, userID, kind string, posts []string
 	var answer struct {
 		Recorded int `json:"recorded"`
 	}
+	request := &feedfilterv1.RecordPostsRequest{User: userID, Plural: kind, Posts: posts}
+	fill := func(m *feedfilterv1.RecordPostsResponse) { answer.Recorded = int(m.GetRecorded()) }
 	err := c.do(ctx, &call{
 		method: http.MethodPost, path: user(userID, kind), body: body, into: &answer,
 		sound: func() bool { return answer.Recorded > 0 },
 		procedure: procedureOf(
-			activityService, "RecordPosts",
-			&feedfilterv1.RecordPostsRequest{User: userID, Plural: kind, Posts: posts},
-			new(feedfilterv1.RecordPostsResponse),
-			func(m *feedfilterv1.RecordPostsResponse) { answer.Recorded = int(m.GetRecorded()) },
+			activityService, "RecordPosts", request, new(feedfilterv1.RecordPostsResponse), fill,
 		),
 	})
 	return answer.Recorded, err
@@ -129,14 +126,17 @@ func itemOf(m *feedfilterv1.Item) Item {
 func (c *Client) Get(ctx context.Context, userID, kind, target string) (*Item, error) {
 	item, none := new(Item), false
 	request := &feedfilterv1.ListRequest{User: userID, Plural: kind, Target: &target}
+	fill := func(m *feedfilterv1.ListResponse) {
+		if none = len(m.GetItems()) == 0; len(m.GetItems()) == 1 {
+			*item = itemOf(m.GetItems()[0])
+		}
+	}
 	err := c.do(ctx, &call{
 		method: http.MethodGet, path: user(userID, kind, target), into: item, hedged: true,
 		sound: func() bool { return none || item.Target != "" },
-		procedure: procedureOf(activityService, "List", request, new(feedfilterv1.ListResponse), func(m *feedfilterv1.ListResponse) {
-			if none = len(m.GetItems()) == 0; len(m.GetItems()) == 1 {
-				*item = itemOf(m.GetItems()[0])
-			}
-		}),
+		procedure: procedureOf(
+			activityService, "List", request, new(feedfilterv1.ListResponse), fill,
+		),
 	})
 	if e, ok := errors.AsType[*Error](err); ok && e.Code == "no_activity" {
 		none, err = true, nil
@@ -209,15 +209,18 @@ func (c *Client) part(
 	if incoming {
 		path[1] = "targets"
 	}
+	fill := func(m *feedfilterv1.ListResponse) {
+		answer = listing{Items: make([]Item, len(m.GetItems())), Next: m.GetNext()}
+		for i, item := range m.GetItems() {
+			answer.Items[i] = itemOf(item)
+		}
+	}
 	err := c.do(ctx, &call{
 		method: http.MethodGet, path: path, query: query, into: &answer, hedged: true,
 		sound: func() bool { return answer.Items != nil },
-		procedure: procedureOf(activityService, "List", request, new(feedfilterv1.ListResponse), func(m *feedfilterv1.ListResponse) {
-			answer = listing{Items: make([]Item, len(m.GetItems())), Next: m.GetNext()}
-			for i, item := range m.GetItems() {
-				answer.Items[i] = itemOf(item)
-			}
-		}),
+		procedure: procedureOf(
+			activityService, "List", request, new(feedfilterv1.ListResponse), fill,
+		),
 	})
 	return answer, err
 }
@@ -228,18 +231,19 @@ func (c *Client) Counts(ctx context.Context, userID string) (map[string]int, err
 	var answer struct {
 		Counts map[string]int `json:"counts"`
 	}
+	request := &feedfilterv1.CountRequest{User: userID}
+	fill := func(m *feedfilterv1.CountResponse) {
+		answer.Counts = make(map[string]int, len(m.GetCounts()))
+		for kind, n := range m.GetCounts() {
+			answer.Counts[kind] = int(n)
+		}
+	}
 	err := c.do(ctx, &call{
 		method: http.MethodGet, path: user(userID), into: &answer, hedged: true,
 		sound: func() bool { return answer.Counts != nil },
-		procedure: procedureOf(activityService, "Count", &feedfilterv1.CountRequest{
-			User: userID,
-		}, new(feedfilterv1.CountResponse),
-			func(m *feedfilterv1.CountResponse) {
-				answer.Counts = make(map[string]int, len(m.GetCounts()))
-				for kind, n := range m.GetCounts() {
-					answer.Counts[kind] = int(n)
-				}
-			}),
+		procedure: procedureOf(
+			activityService, "Count", request, new(feedfilterv1.CountResponse), fill,
+		),
 	})
 	return answer.Counts, err
 }

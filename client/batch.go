@@ -74,17 +74,18 @@ func (c *Client) Batch(ctx context.Context, activities []Activity) ([]Result, er
 	var answer struct {
 		Results []Result `json:"results"`
 	}
+	fill := func(m *feedfilterv1.RecordBatchResponse) {
+		answer.Results = make([]Result, len(m.GetResults()))
+		for i, r := range m.GetResults() {
+			answer.Results[i] = resultOf(r)
+		}
+	}
 	err := c.do(ctx, &call{
 		method: http.MethodPost, path: []string{"v1", "activities"}, body: body, into: &answer,
-		procedure: procedureOf(activityService, "RecordBatch", batchOf(activities), new(
-			feedfilterv1.RecordBatchResponse,
+		procedure: procedureOf(
+			activityService, "RecordBatch", batchOf(activities),
+			new(feedfilterv1.RecordBatchResponse), fill,
 		),
-			func(m *feedfilterv1.RecordBatchResponse) {
-				answer.Results = make([]Result, len(m.GetResults()))
-				for i, r := range m.GetResults() {
-					answer.Results[i] = resultOf(r)
-				}
-			}),
 	})
 	if err == nil && len(answer.Results) != len(activities) {
 		return nil, fmt.Errorf(
@@ -102,7 +103,8 @@ func batchOf(activities []Activity) *feedfilterv1.RecordBatchRequest {
 	}
 	for i, a := range activities {
 		m := &all[i]
-		m.User, m.Kind, m.Target, m.Op, m.Since, m.Until = a.User, a.Kind, a.Target, op(a.Op), stamp(a.Since), stamp(a.Until)
+		m.User, m.Kind, m.Target, m.Op = a.User, a.Kind, a.Target, op(a.Op)
+		m.Since, m.Until = stamp(a.Since), stamp(a.Until)
 		batch.Activities[i] = m
 	}
 	return batch
@@ -129,7 +131,8 @@ func (c *Client) Stream(
 			writing.Wait()
 		}
 		defer end()
-		for r, err := range lines[Result](ctx, c, &call{method: http.MethodPost, path: []string{"v1", "activities"}}, body) {
+		post := &call{method: http.MethodPost, path: []string{"v1", "activities"}}
+		for r, err := range lines[Result](ctx, c, post, body) {
 			if err == nil {
 				got++
 			}

@@ -143,9 +143,8 @@ func (c *Client) fetch(ctx context.Context, call *call, form form, body []byte) 
 	switch {
 	case form == asMessage && res.StatusCode != http.StatusOK:
 		return answer{}, c.messageFailure(res)
-	// some servers answer 200 to any request
 	case form == asMessage && typed(res, typeMessage) != nil:
-		return answer{}, errNotOffered
+		return answer{}, errNotOffered // some servers answer 200 to any request
 	case form == asJSON && res.StatusCode/100 != 2 && res.StatusCode != call.also:
 		return answer{}, c.failure(res)
 	case form == asJSON:
@@ -163,9 +162,8 @@ func (c *Client) sendCall(
 ) (*http.Response, error) {
 	switch {
 	case form == asMessage:
-		return c.send(
-			ctx, http.MethodPost, c.procedureURL(call.procedure.path), typeMessage, bytes.NewReader(body),
-		)
+		to := c.procedureURL(call.procedure.path)
+		return c.send(ctx, http.MethodPost, to, typeMessage, bytes.NewReader(body))
 	case body == nil:
 		return c.send(ctx, call.method, c.url(call.path, call.query), "", http.NoBody)
 	default:

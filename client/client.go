@@ -89,7 +89,8 @@ func New(baseURL string, o Options) (*Client, error) {
 			"AttemptTimeout, MaxAttempts, Hedge and MaxAnswerBytes must not be negative",
 		)
 	}
-	base.Path, base.RawPath = strings.TrimSuffix(base.Path, "/"), strings.TrimSuffix(base.RawPath, "/")
+	base.Path = strings.TrimSuffix(base.Path, "/")
+	base.RawPath = strings.TrimSuffix(base.RawPath, "/")
 	o.AttemptTimeout = cmp.Or(o.AttemptTimeout, 15*time.Second)
 	o.MaxAttempts = cmp.Or(o.MaxAttempts, 4)
 	o.MaxAnswerBytes = cmp.Or(o.MaxAnswerBytes, 16<<20)

@@ -84,9 +84,9 @@ func (e *Error) Is(target error) bool {
 			return true
 		case 0: // of a single activity: some codes are not about the request
 			return !hasCode(
-				"limit_reached", "no_ledger", "stuck", "followed", "not_yet", "unavailable", "overloaded",
-				"rate_limited",
-				"audit_unavailable", "internal", "unauthenticated", "forbidden",
+				"limit_reached", "no_ledger", "stuck", "followed", "not_yet", "unavailable",
+				"overloaded", "rate_limited", "audit_unavailable", "internal", "unauthenticated",
+				"forbidden",
 			)
 		}
 	}
@@ -102,8 +102,7 @@ func (e *Error) retryable() bool {
 	case http.StatusBadRequest:
 		return e.Code == ""
 	case http.StatusRequestTimeout, http.StatusTooManyRequests, http.StatusBadGateway,
-		http.StatusServiceUnavailable,
-		http.StatusGatewayTimeout:
+		http.StatusServiceUnavailable, http.StatusGatewayTimeout:
 		return true
 	}
 	return false

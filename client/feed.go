@@ -126,10 +126,8 @@ func (c *Client) Filter(ctx context.Context, req FilterRequest) (Feed, error) {
 		asked.Answer = AnswerDropped // a shorter answer; the request has the rest
 	}
 	err := c.do(ctx, &call{
-		method: http.MethodPost, path: []string{
-			"v1", "feed", "filter",
-		}, encode: asked.json, into: &feed,
-		once: req.RecordSeen, hedged: !req.RecordSeen,
+		method: http.MethodPost, path: []string{"v1", "feed", "filter"},
+		encode: asked.json, into: &feed, once: req.RecordSeen, hedged: !req.RecordSeen,
 		sound: func() bool { return feed.answers(&asked) }, procedure: filterProcedure(&req, &feed),
 	})
 	if err == nil && asked.Answer != req.Answer {
@@ -187,19 +185,18 @@ type Reason struct {
 	Kind   string `json:"kind"`
 	Effect string `json:"effect"` // "drop", "annotate" or "keep"
 	Actor  string `json:"actor"`  // the user, for kinds that target users
-	// the id, for kinds that do not target users, unless it is the post's own
+	// Target is the id, for kinds that do not target users, unless it is the post's own.
 	Target    string `json:"target"`
 	Direction string `json:"direction"` // whose activity: "by_viewer" or "by_actor"
 	// Certainty is "certain", "false" (a false positive) or "unconfirmed".
 	Certainty string    `json:"certainty"`
 	Since     time.Time `json:"since"` // zero: unknown
 	Until     time.Time `json:"until"` // zero: it has no end
-	// for a window: the beginnings of the parts that report the post
+	// Parts are the beginnings of the parts of a window that report the post.
 	Parts []string `json:"parts"`
 
-	// the kind that keeps the post in spite of this reason; "": none
-	OverruledBy string `json:"overruled_by"`
-	List        string `json:"list"` // the list whose activity it is; "": the viewer's
+	OverruledBy string `json:"overruled_by"` // the kind that keeps the post all the same; "": none
+	List        string `json:"list"`         // the list whose activity it is; "": the viewer's
 }
 
 // Page describes the page of the viewer's activities in the ledger.
@@ -326,16 +323,14 @@ type DroppedViewer struct {
 // Fanout returns which viewers must not get a new post, for apps that write posts into feeds.
 func (c *Client) Fanout(ctx context.Context, req FanoutRequest) (Fanout, error) {
 	var answer Fanout
+	fill := func(m *feedfilterv1.FanoutResponse) { answer.fill(&req, m) }
 	err := c.do(ctx, &call{
-		method: http.MethodPost, path: []string{
-			"v1", "fanout", "filter",
-		}, body: req.inJSON(), into: &answer, hedged: true,
+		method: http.MethodPost, path: []string{"v1", "fanout", "filter"},
+		body: req.inJSON(), into: &answer, hedged: true,
 		sound: func() bool { return answer.Dropped != nil && answer.Degraded != nil },
-		procedure: procedureOf(feedService, "Fanout", req.message(), new(
-			feedfilterv1.FanoutResponse,
-		), func(m *feedfilterv1.FanoutResponse) {
-			answer.fill(&req, m)
-		}),
+		procedure: procedureOf(
+			feedService, "Fanout", req.message(), new(feedfilterv1.FanoutResponse), fill,
+		),
 	})
 	return answer, err
 }
@@ -363,8 +358,8 @@ func (r *FanoutRequest) inJSON() any {
 		After   string              `json:"after,omitzero"`
 		Within  string              `json:"within,omitzero"`
 	}{
-		post.ID, post.Author, actors, post.Related, post.Facets, viewers, r.Kinds, r.Exact, r.After,
-		within(r.Within),
+		post.ID, post.Author, actors, post.Related, post.Facets,
+		viewers, r.Kinds, r.Exact, r.After, within(r.Within),
 	}
 }
 

@@ -54,8 +54,8 @@ func (r *FilterRequest) json() ([]byte, error) {
 		Within     string   `json:"within,omitzero"`
 		Answer     string   `json:"answer,omitzero"`
 	}{
-		r.Kinds, r.Annotate, r.Lists, r.Limit, r.RecordSeen, r.Exact, r.After, within(r.Within),
-		r.Answer,
+		r.Kinds, r.Annotate, r.Lists, r.Limit, r.RecordSeen,
+		r.Exact, r.After, within(r.Within), r.Answer,
 	})
 	const perPost = 48 // bytes
 	t := jsonText{make([]byte, 0, perPost*(len(r.Posts)+5)), err}

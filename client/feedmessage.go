@@ -65,9 +65,8 @@ func encodeFilter(req *FilterRequest) ([]byte, error) {
 		authors = authors || p.Author != ""
 		actors += len(p.Actors)
 	}
-	dst, err := proto.MarshalOptions{}.MarshalAppend(
-		make([]byte, 0, length), filterMessage(req, actors),
-	)
+	dst := make([]byte, 0, length)
+	dst, err := proto.MarshalOptions{}.MarshalAppend(dst, filterMessage(req, actors))
 	if err != nil {
 		return nil, err
 	}
@@ -224,7 +223,8 @@ func (f *Feed) addDropped(req *FilterRequest, message []byte) error {
 	if d.Actor = post.Author; d.Actor != string(texts[fieldActor]) {
 		d.Actor = textOf(texts[fieldActor], post.Actors...)
 	}
-	d.Target, d.List = textOf(texts[fieldTarget], post.Related...), textOf(texts[fieldList], req.Lists...)
+	d.Target = textOf(texts[fieldTarget], post.Related...)
+	d.List = textOf(texts[fieldList], req.Lists...)
 	for _, text := range []string{d.Kind, d.Actor, d.Target, d.List} {
 		if !utf8.ValidString(text) {
 			return errNoMessage

@@ -76,8 +76,7 @@ func (c *Client) messageFailure(res *http.Response) error {
 	}
 	others := []int{
 		http.StatusUnauthorized, http.StatusForbidden, http.StatusProxyAuthRequired,
-		http.StatusRequestTimeout,
-		http.StatusTooManyRequests,
+		http.StatusRequestTimeout, http.StatusTooManyRequests,
 	}
 	// Some proxies answer messages with a 400 of their own. A bare 400 in plain text is no answer to
 	// the message: see [Error.retryable].

@@ -9,15 +9,12 @@ import (
 
 // Kind is a kind of activity.
 type Kind struct {
-	Name   string `json:"name"`
-	Plural string `json:"plural"` // its second name in requests
-	// "user", "post" or the facet of the posts that it looks at
-	Target string `json:"target"`
-	Effect string `json:"effect"` // "drop", "annotate" or "keep"
-	// how ids of the target are made alike, such as "case"; "": they are not
-	Fold string `json:"fold"`
-	// which ids it covers besides its own, such as "domain"; "": none
-	Rollup        string   `json:"rollup"`
+	Name          string   `json:"name"`
+	Plural        string   `json:"plural"` // its second name in requests
+	Target        string   `json:"target"` // "user", "post" or a facet of posts
+	Effect        string   `json:"effect"` // "drop", "annotate" or "keep"
+	Fold          string   `json:"fold"`   // how ids are made alike, such as "case"; "": they are not
+	Rollup        string   `json:"rollup"` // ids that it also covers, such as "domain"; "": none
 	Over          []string `json:"over"`   // the kinds that it overrules if it keeps
 	Roles         []string `json:"roles"`  // of users on a post, in which it looks at them; nil: all
 	Fanout        bool     `json:"fanout"` // checked at fan-out, although it is one-way
@@ -43,9 +40,8 @@ func (c *Client) Kinds(ctx context.Context) ([]Kind, error) {
 
 // Pages has the number of pages, and the progress of a reshape.
 type Pages struct {
-	Pages uint32 `json:"pages"` // last requested number
-	// groups of users: the pages that the data was created with
-	Homes          int     `json:"homes"`
+	Pages          uint32  `json:"pages"`           // last requested number
+	Homes          int     `json:"homes"`           // groups of users: the initial number of pages
 	Reshaped       int     `json:"reshaped"`        // groups whose requested pages are built
 	SharedPages    int     `json:"shared_pages"`    // in use
 	DedicatedPages int     `json:"dedicated_pages"` // dedicated to one user each
@@ -60,9 +56,8 @@ func (p *Pages) sound() bool { return p.Homes > 0 }
 // Pages returns the number of pages. It needs a service with a ledger.
 func (c *Client) Pages(ctx context.Context) (Pages, error) {
 	var p Pages
-	err := c.do(
-		ctx, &call{method: http.MethodGet, path: []string{"v1", "pages"}, into: &p, sound: p.sound},
-	)
+	get := &call{method: http.MethodGet, path: []string{"v1", "pages"}, into: &p, sound: p.sound}
+	err := c.do(ctx, get)
 	return p, err
 }
 
@@ -90,16 +85,13 @@ func (c *Client) reshape(ctx context.Context, pages uint32, force bool) (Pages, 
 		Force bool   `json:"force,omitzero"`
 	}{pages, force}
 	var p Pages
-	err := c.do(
-		ctx,
-		&call{
-			method: http.MethodPut,
-			path:   []string{"v1", "pages"},
-			body:   body,
-			into:   &p,
-			sound:  p.sound,
-		},
-	)
+	err := c.do(ctx, &call{
+		method: http.MethodPut,
+		path:   []string{"v1", "pages"},
+		body:   body,
+		into:   &p,
+		sound:  p.sound,
+	})
 	return p, err
 }
 
@@ -162,12 +154,8 @@ type Stats struct {
 func (c *Client) Stats(ctx context.Context) (Stats, error) {
 	var s Stats
 	err := c.do(ctx, &call{
-		method: http.MethodGet,
-		path:   []string{"v1", "stats"},
-		into:   &s,
-		sound: func() bool {
-			return s.Recorder != nil
-		},
+		method: http.MethodGet, path: []string{"v1", "stats"}, into: &s,
+		sound: func() bool { return s.Recorder != nil },
 	})
 	return s, err
 }

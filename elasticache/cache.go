@@ -113,10 +113,9 @@ type Cache struct {
 	opened description // description at Open, which sets the options of clients
 	told   description // last description by AWS; after Open only refresh uses it
 	now    atomic.Pointer[description]
-	// has an element if the cache must be described again, because a connection failed
-	asked chan struct{}
-	stop  context.CancelFunc
-	done  sync.WaitGroup
+	asked  chan struct{} // has an element if a connection failed: describe the cache again
+	stop   context.CancelFunc
+	done   sync.WaitGroup
 }
 
 // Open describes the cache. It retries while AWS throttles, is unreachable, or reports that the
@@ -212,9 +211,8 @@ func (c *Cache) describeFirst(ctx context.Context) error {
 		}
 		if recalled && !errors.Is(err, ErrNotAvailable) {
 			c.log.WarnContext(
-				ctx, "the cache cannot be described; it is taken to be where it was", "cache",
-				c.config.String(),
-				"addr", before.Addr, "error", err,
+				ctx, "the cache cannot be described; it is taken to be where it was",
+				"cache", c.config.String(), "addr", before.Addr, "error", err,
 			)
 			c.use(before)
 			c.failed() // makes refresh ask AWS soon
@@ -268,8 +266,7 @@ func (c *Cache) refresh(ctx context.Context) {
 			if ctx.Err() == nil {
 				c.log.WarnContext(
 					ctx, "the cache cannot be described; its endpoint is taken to be the same",
-					"cache",
-					c.config.String(), "error", err,
+					"cache", c.config.String(), "error", err,
 				)
 			}
 			continue
@@ -290,7 +287,8 @@ func (c *Cache) update(ctx context.Context, d description) {
 	if d.Cluster != now.Cluster || d.TLS != now.TLS {
 		c.log.ErrorContext(
 			ctx,
-			"the cache was changed in a way that needs a restart of this process: until then it is used as before",
+			"the cache was changed in a way that needs a restart of this process: "+
+				"until then it is used as before",
 			"cache", c.config.String(), "cluster_mode", d.Cluster, "tls", d.TLS,
 		)
 		return
@@ -301,8 +299,8 @@ func (c *Cache) update(ctx context.Context, d description) {
 	}
 	c.now.Store(&d)
 	c.log.InfoContext(
-		ctx, "the cache has another endpoint", "cache", c.config.String(), "addr", d.Addr, "reader",
-		d.Reader,
+		ctx, "the cache has another endpoint",
+		"cache", c.config.String(), "addr", d.Addr, "reader", d.Reader,
 	)
 }
 

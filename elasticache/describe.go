@@ -46,9 +46,8 @@ func (c *Cache) describe(ctx context.Context, timeout time.Duration) (descriptio
 }
 
 func (c *Cache) describeGroup(ctx context.Context) (description, error) {
-	out, err := c.api.DescribeReplicationGroups(
-		ctx, &elasticache.DescribeReplicationGroupsInput{ReplicationGroupId: &c.config.Name},
-	)
+	in := &elasticache.DescribeReplicationGroupsInput{ReplicationGroupId: &c.config.Name}
+	out, err := c.api.DescribeReplicationGroups(ctx, in)
 	if err != nil || len(out.ReplicationGroups) == 0 {
 		return description{}, cmp.Or(err, ErrNotFound)
 	}
@@ -73,9 +72,8 @@ func (c *Cache) describeGroup(ctx context.Context) (description, error) {
 }
 
 func (c *Cache) describeServerless(ctx context.Context) (description, error) {
-	out, err := c.api.DescribeServerlessCaches(
-		ctx, &elasticache.DescribeServerlessCachesInput{ServerlessCacheName: &c.config.Name},
-	)
+	in := &elasticache.DescribeServerlessCachesInput{ServerlessCacheName: &c.config.Name}
+	out, err := c.api.DescribeServerlessCaches(ctx, in)
 	if err != nil || len(out.ServerlessCaches) == 0 {
 		return description{}, cmp.Or(err, ErrNotFound)
 	}
@@ -134,13 +132,11 @@ func explain(err error) error {
 			return fmt.Errorf(
 				"%w: the identity of this process has to be allowed elasticache:DescribeReplicationGroups "+
 					"or, of a serverless cache, elasticache:DescribeServerlessCaches: %w",
-				ErrAccessDenied,
-				err,
+				ErrAccessDenied, err,
 			)
 		case "InvalidClientTokenId", "UnrecognizedClientException", "SignatureDoesNotMatch",
-			"IncompleteSignature",
-			"MissingAuthenticationToken", "ExpiredToken", "ExpiredTokenException", "RequestExpired",
-			"OptInRequired":
+			"IncompleteSignature", "MissingAuthenticationToken", "ExpiredToken",
+			"ExpiredTokenException", "RequestExpired", "OptInRequired":
 			return fmt.Errorf(
 				"%w: the credentials are not valid in this region at this time: %w", ErrAccessDenied, err,
 			)
@@ -149,8 +145,8 @@ func explain(err error) error {
 			return fmt.Errorf("%w: %w", ErrConfig, err)
 		}
 	}
-	if answer, ok := errors.AsType[*smithyhttp.ResponseError](err); ok &&
-		answer.HTTPStatusCode() == http.StatusForbidden {
+	answer, ok := errors.AsType[*smithyhttp.ResponseError](err)
+	if ok && answer.HTTPStatusCode() == http.StatusForbidden {
 		return fmt.Errorf("%w: %w", ErrAccessDenied, err)
 	}
 	if _, ok := errors.AsType[*net.DNSError](err); ok {
@@ -163,7 +159,7 @@ func explain(err error) error {
 
 // remembered is the last description, as stored in Config.File.
 type remembered struct {
-	// with Region, identifies the cache: another cache's file must not be used
+	// Cache and Region identify the cache: another cache's file must not be used.
 	Cache       string      `json:"cache"`
 	Region      string      `json:"region"`
 	Description description `json:",embed"`

@@ -90,9 +90,8 @@ const (
 // secretReader reads secrets. It has the methods of [secretsmanager.Client] that this package uses.
 type secretReader interface {
 	GetSecretValue(
-		ctx context.Context, in *secretsmanager.GetSecretValueInput, options ...func(
-			*secretsmanager.Options,
-		),
+		ctx context.Context, in *secretsmanager.GetSecretValueInput,
+		options ...func(*secretsmanager.Options),
 	) (*secretsmanager.GetSecretValueOutput, error)
 }
 

@@ -191,9 +191,12 @@ func (f *Filter) Add(ctx context.Context, keys ...string) ([]Outcome, error) {
 		return outcomes, fmt.Errorf("add %d keys: %w", len(keys), err)
 	}
 	if slices.Contains(outcomes, Full) {
-		full := len(slices.DeleteFunc(slices.Clone(outcomes), func(o Outcome) bool {
-			return o != Full
-		}))
+		full := 0
+		for _, o := range outcomes {
+			if o == Full {
+				full++
+			}
+		}
 		return outcomes, fmt.Errorf("add %d keys: %d do not fit: %w", len(keys), full, ErrFull)
 	}
 	return outcomes, nil
@@ -330,9 +333,12 @@ func (f *Filter) settle(ctx context.Context, id PageID, res Result) error {
 
 // create stores an empty page if there is none.
 func (f *Filter) create(ctx context.Context, number uint32) error {
-	page, err := NewPage(
-		Header{Identity: f.identity, Shape: f.shape, Number: number, Build: RandomID()},
-	)
+	page, err := NewPage(Header{
+		Identity: f.identity,
+		Shape:    f.shape,
+		Number:   number,
+		Build:    RandomID(),
+	})
 	if err != nil {
 		return err
 	}

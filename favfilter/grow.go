@@ -41,9 +41,9 @@ func (p *Page) growFor(rate float64) bool {
 		return false
 	}
 	capacity := 2 * p.newest().shape.Capacity(layerRate(rate, n-1))
-	shape, err := shapeAfter(
-		len(p.raw)+layerBytes, MaxBits-p.totalBits(), max(1, capacity), layerRate(rate, n),
-		p.header.Shape.Region)
+	before, most := len(p.raw)+layerBytes, MaxBits-p.totalBits()
+	region := p.header.Shape.Region
+	shape, err := shapeAfter(before, most, max(1, capacity), layerRate(rate, n), region)
 	if err != nil {
 		return false
 	}

@@ -154,8 +154,8 @@ func (p *Page) decodeLayers() error {
 		if l.set > p.layers[0].set || l.count > p.layers[0].count ||
 			l.shape.Bits > MaxBits-p.totalBits() {
 			return fmt.Errorf(
-				"%w: layer %d: %d bits, %d set, %d keys: more than the page has", ErrDamaged, i+1,
-				l.shape.Bits, l.set, l.count,
+				"%w: layer %d: %d bits, %d set, %d keys: more than the page has",
+				ErrDamaged, i+1, l.shape.Bits, l.set, l.count,
 			)
 		}
 		p.layers[0].set -= l.set

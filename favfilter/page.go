@@ -66,8 +66,8 @@ func decodePage(raw, collisions []byte) (*Page, error) {
 	for i := range p.layers {
 		if l := &p.layers[i]; l.pair.Bits.Count() != int(l.set) {
 			return nil, fmt.Errorf(
-				"%w: %d bits set in layer %d, the header says %d", ErrDamaged, l.pair.Bits.Count(), i,
-				l.set,
+				"%w: %d bits set in layer %d, the header says %d",
+				ErrDamaged, l.pair.Bits.Count(), i, l.set,
 			)
 		}
 	}

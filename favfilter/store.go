@@ -282,8 +282,8 @@ func (s Stored) check(h Header) error {
 	}
 	if s.BitsLength < least || s.BitsLength > most {
 		return fmt.Errorf(
-			"%w: %d bytes, %d to %d expected of %d bits", ErrDamaged, s.BitsLength, least, most,
-			h.Shape.Bits,
+			"%w: %d bytes, %d to %d expected of %d bits",
+			ErrDamaged, s.BitsLength, least, most, h.Shape.Bits,
 		)
 	}
 	all := Shape{Bits: 8 * uint32(s.BitsLength-HeaderBytes-grown*layerBytes), Region: h.Shape.Region}
@@ -292,8 +292,8 @@ func (s Stored) check(h Header) error {
 	case h.Shape.Region == 0:
 	case s.RegionsLength < least || s.RegionsLength > least+grown:
 		return fmt.Errorf(
-			"%w: regions string of %d bytes, %d to %d expected", ErrDamaged, s.RegionsLength, least,
-			least+grown,
+			"%w: regions string of %d bytes, %d to %d expected",
+			ErrDamaged, s.RegionsLength, least, least+grown,
 		)
 	case len(s.Build) != buildBytes || binary.BigEndian.Uint64(s.Build) != h.Build:
 		return fmt.Errorf(

@@ -132,8 +132,8 @@ func (d *decision) confirm(ctx context.Context, activities Activities, hits []ac
 
 func tooManyClaims(field string) error {
 	return invalid(
-		activity.CodeTooManyIDs, field, "more than %d activities for the ledger to confirm",
-		MaxConfirmed,
+		activity.CodeTooManyIDs, field,
+		"more than %d activities for the ledger to confirm", MaxConfirmed,
 	)
 }
 
@@ -158,9 +158,8 @@ func (d *decision) ask(
 func (d *decision) degrade(claims []claim) {
 	for i := range d.kinds {
 		k := &d.kinds[i]
-		noted := slices.ContainsFunc(d.degraded, func(d activity.Degraded) bool {
-			return d.Kind == k.Name
-		})
+		isNoted := func(d activity.Degraded) bool { return d.Kind == k.Name }
+		noted := slices.ContainsFunc(d.degraded, isNoted)
 		if !noted && slices.ContainsFunc(claims, func(c claim) bool { return c.Kind == k }) {
 			d.degraded = append(d.degraded, activity.Degraded{Kind: k.Name, Reason: ledgerDown})
 		}
@@ -216,8 +215,8 @@ func (d *decision) claimReasons(hits []activity.Hit, all bool) (waits bool) {
 func over(hits []activity.Hit, drop *activity.Hit) iter.Seq[*activity.Hit] {
 	return func(yield func(*activity.Hit) bool) {
 		for i := range hits {
-			if keep := &hits[i]; overrules(keep.Kind, drop.Kind, keep.ID, drop.ID, drop.List) &&
-				!yield(keep) {
+			keep := &hits[i]
+			if overrules(keep.Kind, drop.Kind, keep.ID, drop.ID, drop.List) && !yield(keep) {
 				return
 			}
 		}

@@ -90,7 +90,8 @@ func Explain(
 		return Explanation{}, ofOnePost(err)
 	}
 	if p := &c.Request.Posts[0]; post.ID == "" { // every kind looks at an actor without a role
-		p.Actors, p.Roles = slices.Concat([]string{p.Author}, p.Actors), slices.Concat([]string{""}, p.Roles)
+		p.Actors = slices.Concat([]string{p.Author}, p.Actors)
+		p.Roles = slices.Concat([]string{""}, p.Roles)
 		p.ID, p.Author = "", ""
 	}
 	if c.view, err = activities.View(ctx, viewer, c.all, lists...); err != nil {

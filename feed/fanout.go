@@ -61,9 +61,8 @@ func Fanout(ctx context.Context, activities Activities, req FanoutRequest) (Fano
 	if err := f.compile(activities.Kinds()); err != nil {
 		return FanoutAnswer{}, err
 	}
-	err := activities.Await(
-		ctx, activity.Freshness{After: req.After, Within: req.Within, Kinds: f.all},
-	)
+	want := activity.Freshness{After: req.After, Within: req.Within, Kinds: f.all}
+	err := activities.Await(ctx, want)
 	var hits []activity.Hit
 	if err == nil {
 		hits, err = activities.Audience(ctx, f.owners(), f.all, f.deciding(), req.Viewers)
@@ -168,8 +167,8 @@ func (f *fanout) owners() []activity.Owner {
 		facet := f.all[i].Target
 		first, others := f.req.Post.ids(facet)
 		for _, id := range append([]string{first}, others...) {
-			if owner := (activity.Owner{Facet: facet, ID: id}); id != "" &&
-				!slices.Contains(owners, owner) {
+			owner := activity.Owner{Facet: facet, ID: id}
+			if id != "" && !slices.Contains(owners, owner) {
 				owners = append(owners, owner)
 			}
 		}

@@ -64,10 +64,7 @@ type Activities interface {
 	) (*activity.View, error)
 	// Audience looks for what keeps a post from users. See [activity.Recorder.Audience].
 	Audience(
-		ctx context.Context,
-		owners []activity.Owner,
-		kinds []activity.Kind,
-		deciding int,
+		ctx context.Context, owners []activity.Owner, kinds []activity.Kind, deciding int,
 		users []string,
 	) ([]activity.Hit, error)
 	// Await waits for what the app committed to its own database. See [activity.Recorder.Await].
@@ -127,7 +124,8 @@ func Check(ctx context.Context, activities Activities, req Request) (*Checked, e
 	if err != nil {
 		return nil, err
 	}
-	if err = activities.Await(ctx, activity.Freshness{After: req.After, Within: req.Within, Kinds: c.all}); err == nil {
+	want := activity.Freshness{After: req.After, Within: req.Within, Kinds: c.all}
+	if err = activities.Await(ctx, want); err == nil {
 		c.view, err = activities.View(ctx, req.Viewer, c.all, req.Lists...)
 	}
 	if err != nil {
@@ -137,10 +135,10 @@ func Check(ctx context.Context, activities Activities, req Request) (*Checked, e
 	ahead := c.ahead(0, 0)
 	if c.decision.confirms() {
 		ahead = len(req.Posts)
-		c.decision.owners = slices.DeleteFunc(slices.Clone(req.Lists), func(list string) bool {
-			return list == req.Viewer
-		})
-		c.decision.owners, c.decision.field = slices.Insert(c.decision.owners, 0, req.Viewer), "posts"
+		isViewer := func(list string) bool { return list == req.Viewer }
+		others := slices.DeleteFunc(slices.Clone(req.Lists), isViewer)
+		c.decision.owners = slices.Insert(others, 0, req.Viewer)
+		c.decision.field = "posts"
 		c.decision.of = func(h *activity.Hit) claim {
 			of := activity.Claim{Kind: h.Kind, Target: h.ID, Sides: h.Match}
 			return claim{owner: cmp.Or(h.List, req.Viewer), list: h.List != "", Claim: of}
@@ -151,9 +149,8 @@ func Check(ctx context.Context, activities Activities, req Request) (*Checked, e
 		return nil, fmt.Errorf("filter %d posts: %w", len(req.Posts), err)
 	}
 	c.walk(hits, ahead)
-	c.Answer.Degraded = c.degrade(
-		activities, append(slices.Clone(c.view.Degraded), c.decision.degraded...),
-	)
+	degraded := append(slices.Clone(c.view.Degraded), c.decision.degraded...)
+	c.Answer.Degraded = c.degrade(activities, degraded)
 	return c, nil
 }
 

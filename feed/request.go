@@ -93,8 +93,8 @@ func (c *checks) compile(kinds *activity.Kinds, req *Request) error {
 func (c *checks) check(kinds *activity.Kinds, req *Request) error {
 	posts, plain := req.Posts, 0
 	for ; plain < len(posts); plain++ { // without a call for each post
-		if p := &posts[plain]; !p.isBare() || !activity.IsPlainID(p.ID) ||
-			!activity.IsPlainID(p.Author) {
+		p := &posts[plain]
+		if !p.isBare() || !activity.IsPlainID(p.ID) || !activity.IsPlainID(p.Author) {
 			break
 		}
 	}
@@ -104,9 +104,8 @@ func (c *checks) check(kinds *activity.Kinds, req *Request) error {
 	if err := checkCounts(posts); err != nil {
 		return err
 	}
-	needAuthor := slices.ContainsFunc(c.all, func(k activity.Kind) bool {
-		return k.Target == activity.User
-	})
+	ofUsers := func(k activity.Kind) bool { return k.Target == activity.User }
+	needAuthor := slices.ContainsFunc(c.all, ofUsers)
 	for i := range posts {
 		p := &posts[i]
 		if err := p.check(kinds, needAuthor); err != nil {
@@ -162,12 +161,11 @@ func (c *checks) degrade(activities Activities, all []activity.Degraded) []activ
 	}
 	for i := range c.all {
 		k := &c.all[i]
-		if c.excess[k.Target] && !slices.ContainsFunc(all, func(d activity.Degraded) bool {
-			return d.Kind == k.Name
-		}) {
+		isNoted := func(d activity.Degraded) bool { return d.Kind == k.Name }
+		if c.excess[k.Target] && !slices.ContainsFunc(all, isNoted) {
 			reason := fmt.Sprintf(
-				"a post has more than %d ids of the facet %q, and the rest were not checked", MaxFacetIDs,
-				k.Target,
+				"a post has more than %d ids of the facet %q, and the rest were not checked",
+				MaxFacetIDs, k.Target,
 			)
 			all = append(all, activity.Degraded{Kind: k.Name, Reason: reason})
 		}
@@ -223,11 +221,13 @@ func (c *checks) add(kinds *activity.Kinds, req *Request) error {
 		}
 	}
 	var err error
-	if req.Kinds, err = c.addNamed(kinds, req.Kinds, "kinds", activity.Drop, activity.Keep); err != nil {
+	req.Kinds, err = c.addNamed(kinds, req.Kinds, "kinds", activity.Drop, activity.Keep)
+	if err != nil {
 		return err
 	}
 	c.drops = c.all
-	if req.Annotate, err = c.addNamed(kinds, req.Annotate, "annotate", activity.Annotate); err != nil {
+	req.Annotate, err = c.addNamed(kinds, req.Annotate, "annotate", activity.Annotate)
+	if err != nil {
 		return err
 	}
 	c.annotates = c.all[len(c.drops):]
@@ -239,13 +239,12 @@ func (c *checks) add(kinds *activity.Kinds, req *Request) error {
 	k, ok := kinds.Named(activity.Seen)
 	if !ok || k.InLedger() || k.Target != activity.Post {
 		return invalid(
-			activity.CodeUnknownKind, "record_seen", "there is no kind %q of posts with a window",
-			activity.Seen,
+			activity.CodeUnknownKind, "record_seen",
+			"there is no kind %q of posts with a window", activity.Seen,
 		)
 	}
-	c.recordsOnly = !slices.ContainsFunc(c.all, func(k activity.Kind) bool {
-		return k.Name == activity.Seen
-	})
+	isSeen := func(k activity.Kind) bool { return k.Name == activity.Seen }
+	c.recordsOnly = !slices.ContainsFunc(c.all, isSeen)
 	if c.recordsOnly {
 		c.all = append(c.all, k)
 	}
@@ -287,10 +286,9 @@ func (c *checks) addKeeping(kinds *activity.Kinds, names []string, lists bool) {
 		if k.Effect != activity.Keep || names != nil && !slices.Contains(names, k.Name) {
 			continue
 		}
+		overruled := func(drop activity.Kind) bool { return slices.Contains(k.Over, drop.Name) }
 		if lists && slices.Contains(k.Over, activity.Lists) ||
-			slices.ContainsFunc(c.drops, func(drop activity.Kind) bool {
-				return slices.Contains(k.Over, drop.Name)
-			}) {
+			slices.ContainsFunc(c.drops, overruled) {
 			c.all = append(c.all, k)
 		}
 	}

@@ -63,9 +63,8 @@ func ask[T any](
 func run(
 	ctx context.Context, l *Ledger, operation, what string, do func(ctx context.Context) error,
 ) error {
-	_, err := ask(ctx, l, &Call{
-		Operation: operation,
-	}, what, func(ctx context.Context) (struct{}, error) {
+	c := &Call{Operation: operation}
+	_, err := ask(ctx, l, c, what, func(ctx context.Context) (struct{}, error) {
 		return struct{}{}, do(ctx)
 	})
 	return err

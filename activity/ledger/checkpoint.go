@@ -9,13 +9,11 @@ import (
 // Checkpoint returns the note that SetCheckpoint stored under id, such as the progress of an
 // import. id is any text but "".
 func (l *Ledger) Checkpoint(ctx context.Context, id string) (value string, found bool, err error) {
-	value, err = ask(ctx, l, &Call{Operation: "checkpoint"}, fmt.Sprintf(
-		"ledger: read checkpoint %q", id,
-	),
-		func(ctx context.Context) (value string, err error) {
-			err = l.db.query(ctx, statement{sql: getCheckpointSQL, args: []any{id}, into: []any{&value}})
-			return value, err
-		})
+	c, what := &Call{Operation: "checkpoint"}, fmt.Sprintf("ledger: read checkpoint %q", id)
+	value, err = ask(ctx, l, c, what, func(ctx context.Context) (value string, err error) {
+		err = l.db.query(ctx, statement{sql: getCheckpointSQL, args: []any{id}, into: []any{&value}})
+		return value, err
+	})
 	return value, value != "", err
 }
 

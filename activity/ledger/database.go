@@ -217,7 +217,8 @@ func applyMigrations(all []migration, version int, apply func(all []migration) e
 		return fmt.Errorf("%w: schema version %d, at most %d is supported", ErrTooNew, version, latest)
 	case version < oldest:
 		return fmt.Errorf(
-			"%w: schema version %d, at least %d is supported: start version 0.1.0 on it once, which migrates it",
+			"%w: schema version %d, at least %d is supported: "+
+				"start version 0.1.0 on it once, which migrates it",
 			ErrTooOld, version, oldest,
 		)
 	}

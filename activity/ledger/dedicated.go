@@ -29,9 +29,8 @@ type Place struct {
 // Places returns the pages of users, given their hashes, in the same order. With PostgreSQL it
 // takes one round trip, and all values are from one snapshot.
 func (l *Ledger) Places(ctx context.Context, hashes ...uint64) ([]Place, error) {
-	return ask(ctx, l, &Call{
-		Operation: "place",
-	}, "ledger: look up the pages of users", func(ctx context.Context) ([]Place, error) {
+	c, what := &Call{Operation: "place"}, "ledger: look up the pages of users"
+	return ask(ctx, l, c, what, func(ctx context.Context) ([]Place, error) {
 		return l.places(ctx, hashes)
 	})
 }
@@ -49,13 +48,16 @@ func (l *Ledger) Place(ctx context.Context, hash uint64) (Place, error) {
 // again.
 func (l *Ledger) places(ctx context.Context, hashes []uint64) ([]Place, error) {
 	places := make([]Place, len(hashes))
-	numbers, users, pages := make([]int64, len(hashes)), make([]int64, len(hashes)), make([]int64, len(hashes))
+	numbers := make([]int64, len(hashes))
+	users := make([]int64, len(hashes))
+	pages := make([]int64, len(hashes))
 	var layouts Layouts
 	var number int
 	var p Place
 	for assumed := l.assumedLayouts(); ; assumed = layouts {
 		for i, hash := range hashes {
-			numbers[i], users[i], pages[i] = int64(i), stored(hash), int64(l.id.PageIn(assumed.Current, hash))
+			numbers[i], users[i] = int64(i), stored(hash)
+			pages[i] = int64(l.id.PageIn(assumed.Current, hash))
 		}
 		s := layoutsQuery(&layouts)
 		note := s.each
@@ -99,8 +101,8 @@ func (l *Ledger) move(ctx context.Context, m move) (receipt Receipt, err error) 
 	err = l.db.transact(ctx, callTimeout, func(ctx context.Context, t transaction) error {
 		p := &plan{id: l.id, entries: []*entry{{key: key{hash: m.hash}}}}
 		var greatest uint32
-		states, err := l.lock(
-			ctx, t, p, statement{sql: l.sql.lockNumbers},
+		states, err := l.lock(ctx, t, p,
+			statement{sql: l.sql.lockNumbers},
 			statement{sql: greatestPageSQL, into: []any{&greatest}},
 		)
 		if err != nil {

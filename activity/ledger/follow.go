@@ -100,9 +100,8 @@ func (l *Ledger) Lease(
 ) (*Lease, error) {
 	kinds = slices.Sorted(slices.Values(kinds))
 	lease := &Lease{Source: source, ledger: l}
-	err := run(ctx, l, "lease", fmt.Sprintf(
-		"ledger: lease source %q", source,
-	), func(ctx context.Context) error {
+	what := fmt.Sprintf("ledger: lease source %q", source)
+	err := run(ctx, l, "lease", what, func(ctx context.Context) error {
 		return l.db.transact(ctx, callTimeout, func(ctx context.Context, t transaction) error {
 			return lease.take(ctx, t, holder, kinds, lasts, force)
 		})
@@ -121,12 +120,8 @@ func (l *Ledger) Lease(
 // Writers are excluded before anything else is locked. A follower in flight counts as one of them,
 // and may wait for the lock of the source.
 func (s *Lease) take(
-	ctx context.Context,
-	t transaction,
-	holder string,
-	kinds []string,
-	lasts time.Duration,
-	force bool,
+	ctx context.Context, t transaction,
+	holder string, kinds []string, lasts time.Duration, force bool,
 ) error {
 	sql := &s.ledger.sql
 	var now time.Time
@@ -142,7 +137,8 @@ func (s *Lease) take(
 	}
 	s.Position = ""
 	writes := []statement{
-		{sql: releaseKindsSQL, args: []any{s.Source}}, {sql: newSourceSQL, args: []any{s.Source}},
+		{sql: releaseKindsSQL, args: []any{s.Source}},
+		{sql: newSourceSQL, args: []any{s.Source}},
 	}
 	for _, kind := range kinds {
 		writes = append(writes, statement{sql: followKindSQL, args: []any{s.Source, kind}})
@@ -159,13 +155,13 @@ func (s *Lease) read(
 	var had string
 	var until int64
 	var all []Kind
+	read := statement{
+		sql:  sql.lockSource,
+		args: []any{s.Source},
+		into: []any{&s.Position, &s.fence, &had, &until},
+	}
 	err = t.begin(ctx, statement{sql: lock},
-		statement{sql: putSourceSQL, args: []any{s.Source}},
-		statement{
-			sql:  sql.lockSource,
-			args: []any{s.Source},
-			into: []any{&s.Position, &s.fence, &had, &until},
-		},
+		statement{sql: putSourceSQL, args: []any{s.Source}}, read,
 		sql.leaseClock(&now), kindsQuery(&all))
 	if err != nil {
 		return nil, now, fmt.Errorf("read the lease: %w", err)
@@ -213,13 +209,10 @@ func (s *Lease) Renew(ctx context.Context, lasts time.Duration, followed time.Ti
 		if err := t.begin(ctx, s.ledger.sql.leaseClock(&now)); err != nil {
 			return err
 		}
-		return fenced(
-			ctx, t,
-			statement{
-				sql:  renewLeaseSQL,
-				args: []any{now.Add(lasts).UnixMicro(), micros(followed), s.Source, s.fence},
-			},
-		)
+		return fenced(ctx, t, statement{
+			sql:  renewLeaseSQL,
+			args: []any{now.Add(lasts).UnixMicro(), micros(followed), s.Source, s.fence},
+		})
 	})
 }
 
@@ -235,9 +228,8 @@ func (s *Lease) transact(
 // StartOver makes the source one that has not been read whole, and forgets which activities several
 // of its rows give. Its rows stay. An error wraps ErrFenced if the lease was lost.
 func (s *Lease) StartOver(ctx context.Context) error {
-	err := s.forget(
-		ctx, "start_over", statement{sql: startOverSQL, args: []any{s.Source, s.fence}}, "",
-	)
+	fence := statement{sql: startOverSQL, args: []any{s.Source, s.fence}}
+	err := s.forget(ctx, "start_over", fence, "")
 	if err == nil {
 		s.Position = ""
 	}
@@ -267,9 +259,10 @@ func (s *Lease) forget(
 			var hash int64
 			n = 0
 			return t.query(ctx, statement{
-				sql: deleteSourceRepeatsSQL, args: []any{
-					s.Source, except, forgetMost,
-				}, into: []any{&hash}, each: func() error {
+				sql:  deleteSourceRepeatsSQL,
+				args: []any{s.Source, except, forgetMost},
+				into: []any{&hash},
+				each: func() error {
 					n++
 					return nil
 				},
@@ -316,9 +309,8 @@ func fenced(ctx context.Context, t transaction, s statement) error {
 // Unfollow makes a kind of a source ordinary again, so that everybody may write it. Its rows stay.
 // It ends the source's lease.
 func (l *Ledger) Unfollow(ctx context.Context, kind string) error {
-	return run(ctx, l, "unfollow", fmt.Sprintf(
-		"ledger: release kind %q", kind,
-	), func(ctx context.Context) error {
+	what := fmt.Sprintf("ledger: release kind %q", kind)
+	return run(ctx, l, "unfollow", what, func(ctx context.Context) error {
 		return l.db.transact(ctx, callTimeout, func(ctx context.Context, t transaction) error {
 			if err := t.begin(ctx, statement{sql: l.sql.lockKinds}); err != nil {
 				return err
@@ -335,9 +327,8 @@ func (l *Ledger) Unfollow(ctx context.Context, kind string) error {
 
 // Sources returns all sources, in order of name.
 func (l *Ledger) Sources(ctx context.Context) ([]Source, error) {
-	return ask(ctx, l, &Call{
-		Operation: "sources",
-	}, "ledger: read sources", func(ctx context.Context) (all []Source, err error) {
+	c, what := &Call{Operation: "sources"}, "ledger: read sources"
+	return ask(ctx, l, c, what, func(ctx context.Context) (all []Source, err error) {
 		err = l.db.query(ctx, sourcesQuery(&all))
 		return all, err
 	})
@@ -426,8 +417,11 @@ type repeats struct {
 }
 
 func (r *repeats) add(k key, times string) {
-	r.hash, r.owner, r.kind = append(r.hash, stored(k.hash)), append(r.owner, k.owner), append(r.kind, k.kind)
-	r.target, r.times = append(r.target, k.target), append(r.times, times)
+	r.hash = append(r.hash, stored(k.hash))
+	r.owner = append(r.owner, k.owner)
+	r.kind = append(r.kind, k.kind)
+	r.target = append(r.target, k.target)
+	r.times = append(r.times, times)
 }
 
 func (r *repeats) key() []any { return []any{r.hash, r.owner, r.kind, r.target} }
@@ -445,10 +439,10 @@ func (l *Ledger) lookupRepeats(p *plan) (s statement) {
 		firsts.add(p.followed[i].Rows[0].key(), "")
 	}
 	return statement{
-		sql: l.sql.lookupRepeats, columns: firsts.key(), into: []any{
-			&hash, &k.owner, &k.kind, &k.target, &text,
-		},
-		reset: func() { p.repeats = make(map[key][]Span) },
+		sql:     l.sql.lookupRepeats,
+		columns: firsts.key(),
+		into:    []any{&hash, &k.owner, &k.kind, &k.target, &text},
+		reset:   func() { p.repeats = make(map[key][]Span) },
 		each: func() (err error) {
 			k.hash = unstored(hash)
 			var spans []Span
@@ -558,9 +552,8 @@ func (c *SourceChange) apply(known []Span, now time.Time) ([]Span, error) {
 		all = slices.DeleteFunc(all, func(s Span) bool { return !s.hashed() })
 	}
 	for _, s := range c.Added {
-		if s.hashed() && slices.ContainsFunc(all, func(k Span) bool {
-			return !c.Reading || k.Row == s.Row
-		}) {
+		repeated := func(k Span) bool { return !c.Reading || k.Row == s.Row }
+		if s.hashed() && slices.ContainsFunc(all, repeated) {
 			continue
 		}
 		if !c.Reading {

@@ -9,13 +9,12 @@ import (
 
 // Inspection describes a ledger and its database, to check whether a service can use them.
 type Inspection struct {
-	Name    string // location, without a password
-	Engine  string // "SQLite" or "PostgreSQL"
-	Version string // version of the engine, such as "15.4"
-	Schema  int    // version of the ledger's tables, from 1
-	Oldest  int    // oldest version that Open migrates: it refuses older ones
-	// latest version that Open knows: it migrates older ones, and refuses later ones
-	Known    int
+	Name     string   // location, without a password
+	Engine   string   // "SQLite" or "PostgreSQL"
+	Version  string   // version of the engine, such as "15.4"
+	Schema   int      // version of the ledger's tables, from 1
+	Oldest   int      // oldest version that Open migrates: it refuses older ones
+	Known    int      // latest version, to which Open migrates: it refuses later ones
 	Identity Identity // zero if Schema is later than Known and the identity is unreadable
 	Layouts  Layouts  // zero if Schema differs from Known
 	Empty    bool     // nothing was ever recorded; false if Schema differs from Known

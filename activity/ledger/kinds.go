@@ -79,8 +79,10 @@ func (l *Ledger) Declare(ctx context.Context, kinds []Kind) error {
 func (l *Ledger) declare(ctx context.Context, t transaction, kinds []Kind) error {
 	var stored []Kind
 	var oldest int64 // every transaction that the search does not see has at least this id
-	err := t.begin(
-		ctx, statement{sql: l.sql.noTimeLimit}, statement{sql: l.sql.lockKinds}, kindsQuery(&stored),
+	err := t.begin(ctx,
+		statement{sql: l.sql.noTimeLimit},
+		statement{sql: l.sql.lockKinds},
+		kindsQuery(&stored),
 		statement{sql: l.sql.oldestRunning, into: []any{&oldest}},
 	)
 	if err != nil {
@@ -117,9 +119,8 @@ func kindsQuery(into *[]Kind) statement {
 // Kinds returns all declared kinds in their latest form, in order of name. The ledger may also
 // have rows of kinds that nobody declared.
 func (l *Ledger) Kinds(ctx context.Context) ([]Kind, error) {
-	return ask(ctx, l, &Call{
-		Operation: "kinds",
-	}, "ledger: read kinds", func(ctx context.Context) ([]Kind, error) {
+	c, what := &Call{Operation: "kinds"}, "ledger: read kinds"
+	return ask(ctx, l, c, what, func(ctx context.Context) ([]Kind, error) {
 		return readKinds(ctx, l.db)
 	})
 }
@@ -166,13 +167,13 @@ func redeclare(
 	ctx context.Context, t transaction, since int64, stored, declared []Kind,
 ) (gone, added []Kind, err error) {
 	for _, k := range without(stored, declared) {
-		if i := slices.IndexFunc(declared, func(d Kind) bool {
-			return d.Target != k.Target && d.clashes(k)
-		}); i >= 0 {
-			return nil, nil, fmt.Errorf("%w: %q was declared %s, and %q is now declared %s: "+
-				"the target of a name cannot change, choose another name", ErrKindTaken, k.Name,
-				k.describe(), declared[i].Name,
-				declared[i].describe())
+		taken := func(d Kind) bool { return d.Target != k.Target && d.clashes(k) }
+		if i := slices.IndexFunc(declared, taken); i >= 0 {
+			return nil, nil, fmt.Errorf(
+				"%w: %q was declared %s, and %q is now declared %s: "+
+					"the target of a name cannot change, choose another name",
+				ErrKindTaken, k.Name, k.describe(), declared[i].Name, declared[i].describe(),
+			)
 		}
 		if slices.ContainsFunc(declared, k.clashes) {
 			gone = append(gone, k)
@@ -180,7 +181,8 @@ func redeclare(
 		found, err := t.anyOf(ctx, k.names(), since)
 		if err != nil {
 			return nil, nil, fmt.Errorf(
-				"kind %q was declared %s, and has changed or is missing now: cannot tell whether it has rows: %w",
+				"kind %q was declared %s, and has changed or is missing now: "+
+					"cannot tell whether it has rows: %w",
 				k.Name, k.describe(), interrupted(ctx, err),
 			)
 		}
@@ -194,10 +196,7 @@ func redeclare(
 		return nil, nil, fmt.Errorf(
 			"%w: %q was declared %s, and %s: declare it as before, or, to change or drop it, "+
 				"remove its rows first; a kind cannot be renamed",
-			ErrKindHasData,
-			k.Name,
-			k.describe(),
-			now,
+			ErrKindHasData, k.Name, k.describe(), now,
 		)
 	}
 	return gone, without(declared, stored), nil
@@ -227,10 +226,7 @@ func (p *plan) checkKinds(declared []Kind) error {
 			return fmt.Errorf(
 				"%w: this process mirrors %q as %q, and another process has declared %q since: "+
 					"restart this process with the same kinds",
-				ErrKindsDiffer,
-				first,
-				second,
-				wanted,
+				ErrKindsDiffer, first, second, wanted,
 			)
 		}
 	}

@@ -24,9 +24,8 @@ const seedAtOnce = 4096
 
 // Layouts returns the layouts of the ledger.
 func (l *Ledger) Layouts(ctx context.Context) (Layouts, error) {
-	return ask(ctx, l, &Call{
-		Operation: "layouts",
-	}, "ledger: read layouts", func(ctx context.Context) (Layouts, error) {
+	c, what := &Call{Operation: "layouts"}, "ledger: read layouts"
+	return ask(ctx, l, c, what, func(ctx context.Context) (Layouts, error) {
 		return readLayouts(ctx, l.db)
 	})
 }
@@ -78,13 +77,10 @@ func seed(ctx context.Context, l *Ledger, from, to uint32) error {
 		last := min(to, n+seedAtOnce) - 1
 		some := make([]statement, 0, len(l.sql.seedPages))
 		for _, sql := range l.sql.seedPages {
-			some = append(
-				some,
-				statement{
-					sql:  sql,
-					args: []any{l.id.PageIn(from, 0), l.id.PageIn(to, 0), to / from, n, last},
-				},
-			)
+			some = append(some, statement{
+				sql:  sql,
+				args: []any{l.id.PageIn(from, 0), l.id.PageIn(to, 0), to / from, n, last},
+			})
 		}
 		if err := update(ctx, l.db, some...); err != nil {
 			return fmt.Errorf("pages %d to %d: %w", n, last, err)
@@ -241,15 +237,10 @@ func layoutsQuery(l *Layouts) statement {
 // statements returns the statements that store the layouts.
 func (l Layouts) statements() []statement {
 	all := []statement{{sql: deleteLayoutsSQL}}
+	states := []string{"current", "building", "leaving"}
 	for i, pages := range []uint32{l.Current, l.Building, l.Leaving} {
 		if pages > 0 {
-			all = append(
-				all,
-				statement{
-					sql:  putLayoutSQL,
-					args: []any{pages, []string{"current", "building", "leaving"}[i]},
-				},
-			)
+			all = append(all, statement{sql: putLayoutSQL, args: []any{pages, states[i]}})
 		}
 	}
 	return all

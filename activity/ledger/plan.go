@@ -169,9 +169,8 @@ func (p *plan) forget() {
 
 // found records that the ledger has the row r, which the plan names.
 func (p *plan) found(r Row) {
-	i, _ := slices.BinarySearchFunc(p.entries, r.key(), func(e *entry, k key) int {
-		return e.compare(k)
-	})
+	compare := func(e *entry, k key) int { return e.compare(k) }
+	i, _ := slices.BinarySearchFunc(p.entries, r.key(), compare)
 	e := p.entries[i]
 	e.was, e.before = true, times{r.Since, r.Until}
 }
@@ -291,7 +290,8 @@ func (p *plan) effect(states map[uint32]PageState) (f effect) {
 	for _, e := range p.entries {
 		number := p.id.PageIn(p.layouts.Current, e.hash)
 		if n := len(f.pages); n == 0 || f.pages[n-1].Page != number {
-			f.pages, used = append(f.pages, PageChange{Page: number, Sequence: states[number].Left}), false
+			f.pages = append(f.pages, PageChange{Page: number, Sequence: states[number].Left})
+			used = false
 		}
 		page := &f.pages[len(f.pages)-1]
 		if owned := p.owners[e.hash]; owned > 0 {

@@ -61,10 +61,12 @@ func (p Position) Fields() iter.Seq2[string, string] {
 var errPosition = errors.New("a position is words with one space between them")
 
 func (p Position) validate() error {
+	if p == "" {
+		return nil
+	}
+	control := func(r rune) bool { return r <= ' ' || r == 0x7f }
 	for word := range strings.SplitSeq(string(p), " ") {
-		if p != "" && (word == "" || word[0] == '=' || strings.ContainsFunc(word, func(r rune) bool {
-			return r <= ' ' || r == 0x7f
-		})) {
+		if word == "" || word[0] == '=' || strings.ContainsFunc(word, control) {
 			return errPosition
 		}
 	}

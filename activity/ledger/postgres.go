@@ -91,8 +91,8 @@ func parsePostgres(text string) (postgresURL, error) {
 	u, err := url.Parse(text)
 	if err != nil {
 		// The error may quote a part of the password as the host or the port.
-		return postgresURL{}, errors.New("not a valid URL " +
-			"(in the user name and the password, percent-encode all characters but letters, digits and -._~)")
+		return postgresURL{}, errors.New("not a valid URL (in the user name and the password, " +
+			"percent-encode all characters but letters, digits and -._~)")
 	}
 	if u.Fragment != "" {
 		return postgresURL{}, errors.New("fragment not allowed: write # as %23")
@@ -152,7 +152,8 @@ func validator(attributes string) (pgconn.ValidateConnectFunc, error) {
 		return pgconn.ValidateConnectTargetSessionAttrsPrimary, nil
 	default:
 		return nil, fmt.Errorf(
-			"target_session_attrs=%s: the ledger must be read from the primary: want read-write or primary",
+			"target_session_attrs=%s: the ledger must be read from the primary: "+
+				"want read-write or primary",
 			attributes,
 		)
 	}
@@ -161,7 +162,10 @@ func validator(attributes string) (pgconn.ValidateConnectFunc, error) {
 // redact removes the password from text.
 func redact(text string, u *url.URL) string {
 	password, _ := u.User.Password()
-	for _, secret := range []string{password, url.QueryEscape(password), url.PathEscape(password), u.Query().Get("password")} {
+	secrets := []string{
+		password, url.QueryEscape(password), url.PathEscape(password), u.Query().Get("password"),
+	}
+	for _, secret := range secrets {
 		if secret != "" {
 			text = strings.ReplaceAll(text, secret, "xxxxx")
 		}
@@ -237,8 +241,7 @@ func (e *replacedError) Error() string {
 	return fmt.Sprintf(
 		"the ledger was replaced or restored while it was open (incarnation %d, was %d): "+
 			"restart this process",
-		e.is,
-		e.was,
+		e.is, e.was,
 	)
 }
 

@@ -8,6 +8,26 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
+const (
+	inspectServerSQL = `SELECT current_setting('server_version'), pg_is_in_recovery(),
+		current_setting('transaction_read_only') = 'on', current_setting('fsync') = 'on',
+		current_setting('full_page_writes') = 'on', current_setting('synchronous_commit'),
+		clock_timestamp()`
+
+	// inspectRightsSQL reads whether the user may use schema $1 and may create it with its tables,
+	// whether the tables exist, and whether the user may not change them.
+	inspectRightsSQL = `SELECT
+		(SELECT has_schema_privilege(oid, 'USAGE') FROM pg_namespace WHERE nspname = $1),
+		coalesce((SELECT has_schema_privilege(oid, 'CREATE') FROM pg_namespace WHERE nspname = $1),
+			has_database_privilege(current_database(), 'CREATE')),
+		to_regclass('ledger_version') IS NOT NULL,
+		NOT coalesce((SELECT bool_and(has_table_privilege(oid, 'INSERT')
+				AND has_table_privilege(oid, 'UPDATE') AND has_table_privilege(oid, 'DELETE'))
+			FROM pg_class
+			WHERE oid IN (to_regclass('entries'), to_regclass('pages'), to_regclass('owners'),
+				to_regclass('layouts'))), false)`
+)
+
 func (u postgresURL) inspect(ctx context.Context, i *Inspection) error {
 	i.Engine = "PostgreSQL"
 	if err := i.support("postgres"); err != nil {
@@ -21,28 +41,16 @@ func (u postgresURL) inspect(ctx context.Context, i *Inspection) error {
 	if err := u.checkServer(ctx, conn); err != nil {
 		return err
 	}
-	err = conn.QueryRow(ctx, `SELECT current_setting('server_version'), pg_is_in_recovery(),
-			current_setting('transaction_read_only') = 'on', current_setting('fsync') = 'on',
-			current_setting('full_page_writes') = 'on', current_setting('synchronous_commit'), clock_timestamp()`).
-		Scan(
-			&i.Version, &i.Standby, &i.ReadOnly, &i.Fsync, &i.FullPageWrites, &i.SynchronousCommit,
-			&i.Clock,
-		)
+	err = conn.QueryRow(ctx, inspectServerSQL).Scan(
+		&i.Version, &i.Standby, &i.ReadOnly, &i.Fsync, &i.FullPageWrites, &i.SynchronousCommit,
+		&i.Clock,
+	)
 	if err != nil {
 		return err
 	}
 	var may *bool // nil: there is no such schema
 	var made, mayMake bool
-	err = conn.QueryRow(
-		ctx,
-		`SELECT (SELECT has_schema_privilege(oid, 'USAGE') FROM pg_namespace WHERE nspname = $1),
-		coalesce((SELECT has_schema_privilege(oid, 'CREATE') FROM pg_namespace WHERE nspname = $1),
-			has_database_privilege(current_database(), 'CREATE')),
-		to_regclass('ledger_version') IS NOT NULL, NOT coalesce((SELECT bool_and(has_table_privilege(oid, 'INSERT')
-			AND has_table_privilege(oid, 'UPDATE') AND has_table_privilege(oid, 'DELETE')) FROM pg_class
-			WHERE oid IN (to_regclass('entries'), to_regclass('pages'), to_regclass('owners'), to_regclass('layouts'))), false)`,
-		u.schema,
-	).Scan(&may, &mayMake, &made, &i.Denied)
+	err = conn.QueryRow(ctx, inspectRightsSQL, u.schema).Scan(&may, &mayMake, &made, &i.Denied)
 	switch user := u.config.ConnConfig.User; {
 	case err != nil:
 		return fmt.Errorf("read the rights of the user: %w", err)

@@ -224,7 +224,7 @@ type beforePages struct{ do func() }
 
 func (b *beforePages) TraceBatchStart(ctx context.Context, _ *pgx.Conn, data pgx.TraceBatchStartData) context.Context {
 	first := data.Batch.QueuedQueries[0].SQL
-	if do := b.do; do != nil && strings.HasPrefix(first, "SELECT page, sequence, left_at, changed FROM pages WHERE") {
+	if do := b.do; do != nil && strings.HasPrefix(first, "SELECT page, sequence, left_at, changed FROM pages") {
 		b.do = nil
 		do()
 	}

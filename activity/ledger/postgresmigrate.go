@@ -24,10 +24,8 @@ func (d *postgresDatabase) prepare(ctx context.Context, u postgresURL, o Options
 		return err
 	}
 	// Waits for other processes and migrations have no time limit but ctx.
-	_, err = conn.Exec(
-		ctx,
-		`SELECT set_config('statement_timeout', '0', false), set_config('lock_timeout', '0', false)`,
-	)
+	_, err = conn.Exec(ctx, `SELECT set_config('statement_timeout', '0', false),
+		set_config('lock_timeout', '0', false)`)
 	if err != nil {
 		return err
 	}
@@ -36,7 +34,8 @@ func (d *postgresDatabase) prepare(ctx context.Context, u postgresURL, o Options
 		return fmt.Errorf("wait for other processes that open the ledger: %w", err)
 	}
 	var cached bool
-	if err := conn.QueryRow(ctx, cachedSQL, settingsKey(u.schema), int64(pageCache)).Scan(&cached); err != nil {
+	err = conn.QueryRow(ctx, cachedSQL, settingsKey(u.schema), int64(pageCache)).Scan(&cached)
+	if err != nil {
 		return fmt.Errorf("look for processes with a page cache: %w", err)
 	}
 	if cached { // after a migration, it could not start again
@@ -51,9 +50,8 @@ func (d *postgresDatabase) prepare(ctx context.Context, u postgresURL, o Options
 	if err := migratePostgres(ctx, conn, u.schema, migrations); err != nil {
 		return err
 	}
-	err = pgx.BeginTxFunc(ctx, conn, pgx.TxOptions{
-		IsoLevel: pgx.ReadCommitted,
-	}, func(tx pgx.Tx) (err error) {
+	committed := pgx.TxOptions{IsoLevel: pgx.ReadCommitted}
+	err = pgx.BeginTxFunc(ctx, conn, committed, func(tx pgx.Tx) (err error) {
 		t := postgresTransaction{d, conn, &pgx.Batch{}}
 		if d.id, err = readIdentity(ctx, t, o); err != nil {
 			return err
@@ -104,8 +102,9 @@ func (u postgresURL) checkServer(ctx context.Context, conn *pgx.Conn) error {
 	}
 	var version int
 	var text, encoding string
-	err := conn.QueryRow(ctx, `SELECT current_setting('server_version_num')::int, current_setting('server_version'),
-		current_setting('server_encoding')`).Scan(&version, &text, &encoding)
+	err := conn.QueryRow(ctx, `SELECT current_setting('server_version_num')::int,
+		current_setting('server_version'), current_setting('server_encoding')`).
+		Scan(&version, &text, &encoding)
 	switch {
 	case err != nil:
 		return err
@@ -113,7 +112,8 @@ func (u postgresURL) checkServer(ctx context.Context, conn *pgx.Conn) error {
 		return fmt.Errorf("the server is PostgreSQL %s, 13 or later is required", text)
 	case encoding != "UTF8":
 		return fmt.Errorf(
-			"the database's encoding is %s, UTF8 is required: create it with CREATE DATABASE ... ENCODING 'UTF8'",
+			"the database's encoding is %s, UTF8 is required: "+
+				"create it with CREATE DATABASE ... ENCODING 'UTF8'",
 			encoding,
 		)
 	}
@@ -124,9 +124,8 @@ func (u postgresURL) checkServer(ctx context.Context, conn *pgx.Conn) error {
 // require the right to create it even if it exists.
 func createSchema(ctx context.Context, tx pgx.Tx, schema string) error {
 	var found bool
-	err := tx.QueryRow(
-		ctx, `SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = $1)`, schema,
-	).Scan(&found)
+	err := tx.QueryRow(ctx, `SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = $1)`, schema).
+		Scan(&found)
 	if err == nil && !found {
 		_, err = tx.Exec(ctx, `CREATE SCHEMA `+pgx.Identifier{schema}.Sanitize())
 	}
@@ -171,8 +170,8 @@ func migratePostgres(
 // adopt runs the statements of adoptSQL. A process that may only read leaves them out.
 func (t postgresTransaction) adopt(ctx context.Context, o Options) error {
 	var writable bool
-	if err := t.query(ctx, statement{sql: writableSQL, into: []any{&writable}}); err != nil ||
-		!writable {
+	err := t.query(ctx, statement{sql: writableSQL, into: []any{&writable}})
+	if err != nil || !writable {
 		return err
 	}
 	if !o.Restored {

@@ -39,8 +39,8 @@ type point struct {
 // whose change it or an earlier poll has read.
 func (h history) cursor(s snapshot, seen int64) Cursor {
 	ran := slices.DeleteFunc(slices.Clone(s.running), func(id int64) bool { return id > seen })
-	//nolint:errchkjson // never fails
-	text, _ := json.Marshal(point{h, seen, append([]int64{}, ran...)})
+	p := point{h, seen, append([]int64{}, ran...)}
+	text, _ := json.Marshal(p) //nolint:errchkjson // never fails
 	return Cursor(text)
 }
 
@@ -105,13 +105,14 @@ func (d *postgresDatabase) changed(
 	ctx context.Context, since Cursor, each func(page uint32, s PageState) error,
 ) (p Progress, err error) {
 	// A first poll may read millions of pages.
-	err = d.stream(ctx, d.polls, func(ctx context.Context, conn *pgx.Conn, progress func()) (err error) {
+	poll := func(ctx context.Context, conn *pgx.Conn, progress func()) (err error) {
 		p, err = d.pollPages(ctx, conn, since, func(page uint32, s PageState) error {
 			progress()
 			return each(page, s)
 		})
 		return err
-	})
+	}
+	err = d.stream(ctx, d.polls, poll)
 	return p, err
 }
 
@@ -135,22 +136,18 @@ func (d *postgresDatabase) pollPages(
 	var page uint32
 	var s PageState
 	var changed int64
-	err = send(
-		ctx,
-		conn,
-		statement{
-			sql:  pages,
-			args: args,
-			into: []any{&page, &s.Sequence, &s.Left, &changed},
-			each: func() error {
-				if changed < saw.xmax { // otherwise another server assigned it
-					seen = max(seen, changed)
-				}
-				return each(page, s)
-			},
+	read := statement{
+		sql:  pages,
+		args: args,
+		into: []any{&page, &s.Sequence, &s.Left, &changed},
+		each: func() error {
+			if changed < saw.xmax { // otherwise another server assigned it
+				seen = max(seen, changed)
+			}
+			return each(page, s)
 		},
-		statement{sql: `ROLLBACK`},
-	) // the transaction has changed nothing
+	}
+	err = send(ctx, conn, read, statement{sql: `ROLLBACK`}) // the transaction has changed nothing
 	p.Next = h.cursor(saw, seen)
 	return p, err
 }
@@ -168,8 +165,8 @@ func (d *postgresDatabase) pollOwners(
 		sql:  pollSQL,
 		into: []any{&saw.xmax, &saw.running, &clock, &incarnation, &backend},
 		each: func() (err error) {
-			// another session holds the lock of settings
 			if backend != conn.PgConn().CustomData()[backendKey] {
+				// Another session holds the lock of settings.
 				return fmt.Errorf("the server process of the session has changed: %s", wantSessions)
 			}
 			p.Clock = time.UnixMicro(clock)
@@ -182,7 +179,10 @@ func (d *postgresDatabase) pollOwners(
 		layoutsQuery(&p.Layouts),
 		sourcesQuery(&p.Sources),
 		{
-			sql: owners, args: args, into: []any{&hash, &page}, each: func() error {
+			sql:  owners,
+			args: args,
+			into: []any{&hash, &page},
+			each: func() error {
 				p.Owners[unstored(hash)] = page
 				return nil
 			},

@@ -83,9 +83,8 @@ func (d *postgresDatabase) pageQuery(page uint32) (query string, args []any) {
 		return dedicatedPageSQL, []any{page}
 	}
 	hashes := d.id.hashes(page)
-	return sharedPageSQL, []any{
-		page, stored(hashes.least), stored(hashes.greatest), d.id.LayoutOf(page),
-	}
+	least, greatest := stored(hashes.least), stored(hashes.greatest)
+	return sharedPageSQL, []any{page, least, greatest, d.id.LayoutOf(page)}
 }
 
 // eachRow reads a page in one statement, and so in one snapshot. Before the first row, it retries
@@ -111,10 +110,8 @@ func (d *postgresDatabase) eachRow(
 				return each(r.row())
 			},
 		}
-		err := send(
-			ctx, conn, statement{sql: beginSnapshotSQL}, statement{sql: unlimitedSQL}, read,
-			statement{sql: `ROLLBACK`},
-		)
+		err := send(ctx, conn, statement{sql: beginSnapshotSQL}, statement{sql: unlimitedSQL},
+			read, statement{sql: `ROLLBACK`})
 		if err != nil && passed {
 			failed = err
 			rollBack(ctx, conn)

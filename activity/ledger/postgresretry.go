@@ -74,9 +74,8 @@ func again(ctx context.Context, f failure, try int) bool {
 // another connection. If do fails, it must have changed nothing, or return an undecidedError. The
 // whole call ends within the limit; 0: none. attempt does not call do once ctx has ended.
 func (d *postgresDatabase) attempt(
-	ctx context.Context, pool *pgxpool.Pool, limit time.Duration, do func(
-		ctx context.Context, conn *pgx.Conn,
-	) error,
+	ctx context.Context, pool *pgxpool.Pool, limit time.Duration,
+	do func(ctx context.Context, conn *pgx.Conn) error,
 ) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -107,9 +106,8 @@ var errStalled = errors.New("no answer within")
 // stream is attempt for a call that reads many rows. It may take longer than callTimeout while it
 // makes progress. do calls progress for each row.
 func (d *postgresDatabase) stream(
-	ctx context.Context, pool *pgxpool.Pool, do func(
-		ctx context.Context, conn *pgx.Conn, progress func(),
-	) error,
+	ctx context.Context, pool *pgxpool.Pool,
+	do func(ctx context.Context, conn *pgx.Conn, progress func()) error,
 ) error {
 	return d.attempt(ctx, pool, 0, func(ctx context.Context, conn *pgx.Conn) error {
 		ctx, end := context.WithCancelCause(ctx)

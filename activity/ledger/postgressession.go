@@ -139,7 +139,8 @@ func (d *postgresDatabase) lockSettings(ctx context.Context, conn *pgx.Conn) err
 		return fmt.Errorf("withdraw settings: %w", err)
 	}
 	return fmt.Errorf(
-		"%w: this process has %v, another one has %v: stop all processes, then start them with the same settings",
+		"%w: this process has %v, another one has %v: "+
+			"stop all processes, then start them with the same settings",
 		ErrSettingsDiffer, describe(*own), describe(uint32(*other)),
 	)
 }

@@ -26,10 +26,11 @@ const (
 // of more than LargePage rows.
 func (l *Ledger) Keys(ctx context.Context, page uint32) ([]Row, PageState, error) {
 	var rows []Row
-	s, err := ofPage(ctx, l, "keys", "read page %d", page, func(ctx context.Context) (s PageState, err error) {
+	read := func(ctx context.Context) (s PageState, err error) {
 		rows, s, err = l.db.keys(ctx, page)
 		return s, err
-	})
+	}
+	s, err := ofPage(ctx, l, "keys", "read page %d", page, read)
 	if err != nil {
 		return nil, PageState{}, err
 	}
@@ -56,7 +57,7 @@ func (l *Ledger) EachRow(
 		rows = rows[:0]
 		return cmp.Or(failed, ctx.Err())
 	}
-	s, err := ofPage(ctx, l, "each_row", "read page %d in parts", page, func(ctx context.Context) (PageState, error) {
+	read := func(ctx context.Context) (PageState, error) {
 		s, err := l.db.eachRow(ctx, page, func(r Row) error {
 			if len(rows) == fewRows {
 				rows = slices.Grow(rows, rowsAtOnce-len(rows))
@@ -70,7 +71,8 @@ func (l *Ledger) EachRow(
 			err = pass()
 		}
 		return s, err
-	})
+	}
+	s, err := ofPage(ctx, l, "each_row", "read page %d in parts", page, read)
 	if failed != nil {
 		return PageState{}, failed
 	}
@@ -80,10 +82,11 @@ func (l *Ledger) EachRow(
 // Sequence returns the sequence of a page, 0 if the page never changed. The error wraps ErrGone
 // if the page is no longer in use.
 func (l *Ledger) Sequence(ctx context.Context, page uint32) (uint64, error) {
-	return ofPage(ctx, l, "sequence", "read page %d", page, func(ctx context.Context) (uint64, error) {
+	read := func(ctx context.Context) (uint64, error) {
 		s, err := readState(ctx, l.db, l.id, page)
 		return s.Sequence, err
-	})
+	}
+	return ofPage(ctx, l, "sequence", "read page %d", page, read)
 }
 
 // readState reads the state of a page.
@@ -111,13 +114,12 @@ func readState(
 //
 //nolint:ireturn // T is no interface
 func ofPage[T any](
-	ctx context.Context, l *Ledger, operation, what string, page uint32, do func(
-		ctx context.Context,
-	) (T, error),
+	ctx context.Context, l *Ledger, operation, what string, page uint32,
+	do func(ctx context.Context) (T, error),
 ) (T, error) {
 	c := &Call{Operation: operation, Page: page}
-	return ask(ctx, l, c, fmt.Sprintf("ledger: "+
-		what, page), func(ctx context.Context) (none T, err error) {
+	what = fmt.Sprintf("ledger: "+what, page)
+	return ask(ctx, l, c, what, func(ctx context.Context) (none T, err error) {
 		if page < DedicatedPages && l.id.LayoutOf(page) == 0 {
 			return none, errors.New("no such page")
 		}
@@ -172,12 +174,13 @@ func (l *Ledger) Changed(
 ) (Progress, error) {
 	var failed error // by each
 	c := &Call{Operation: "changed", Since: since, Each: each}
-	progress, err := ask(ctx, l, c, "ledger: read changed pages", func(ctx context.Context) (Progress, error) {
+	read := func(ctx context.Context) (Progress, error) {
 		return l.db.changed(ctx, c.Since, func(page uint32, s PageState) error {
 			failed = c.Each(page, s)
 			return failed
 		})
-	})
+	}
+	progress, err := ask(ctx, l, c, "ledger: read changed pages", read)
 	if failed != nil {
 		return Progress{}, failed
 	}
@@ -197,9 +200,8 @@ func (l *Ledger) Ended(ctx context.Context, now time.Time, limit int) ([]Row, er
 func found(
 	ctx context.Context, l *Ledger, operation, what string, invalid error, s statement,
 ) ([]Row, error) {
-	return ask(ctx, l, &Call{
-		Operation: operation,
-	}, "ledger: "+what, func(ctx context.Context) ([]Row, error) {
+	c := &Call{Operation: operation}
+	return ask(ctx, l, c, "ledger: "+what, func(ctx context.Context) ([]Row, error) {
 		if invalid != nil {
 			return nil, invalid
 		}
@@ -228,21 +230,22 @@ func (q ListQuery) validate() error {
 // removed yet. It does not depend on the number of rows of the owner, or on how many share a
 // time.
 func (l *Ledger) List(ctx context.Context, q ListQuery) ([]Row, error) {
-	return ask(ctx, l, &Call{
-		Operation: "list",
-	}, fmt.Sprintf("ledger: list %q", q.Kind), func(ctx context.Context) ([]Row, error) {
+	c, what := &Call{Operation: "list"}, fmt.Sprintf("ledger: list %q", q.Kind)
+	return ask(ctx, l, c, what, func(ctx context.Context) ([]Row, error) {
 		if err := q.validate(); err != nil {
 			return nil, err
 		}
-		query, args := listNewestRowsSQL, []any{stored(q.Hash), q.Owner, q.Kind, q.Now.UnixMicro(), q.Limit}
-		if q.Before != nil {
-			query, args = listBeforeRowsSQL, append(args, q.Before.Since.UnixMicro(), q.Before.Target)
-		}
 		r := scanned{hash: stored(q.Hash), owner: q.Owner, kind: q.Kind}
-		return collect(
-			ctx, l.db, statement{sql: query, args: args, into: []any{&r.target, &r.since, &r.until}},
-			r.row,
-		)
+		read := statement{
+			sql:  listNewestRowsSQL,
+			args: []any{r.hash, q.Owner, q.Kind, q.Now.UnixMicro(), q.Limit},
+			into: []any{&r.target, &r.since, &r.until},
+		}
+		if q.Before != nil {
+			read.sql = listBeforeRowsSQL
+			read.args = append(read.args, q.Before.Since.UnixMicro(), q.Before.Target)
+		}
+		return collect(ctx, l.db, read, r.row)
 	})
 }
 
@@ -261,10 +264,8 @@ func afterAllIDs() string { return strings.Repeat("\U0010FFFF", MaxIDBytes/4+1) 
 // and owner alone. A caller continues after the last row returned if there are Limit rows, and
 // otherwise after rest. A nil rest means that the list has ended.
 func (l *Ledger) ListNaming(ctx context.Context, q ListQuery) (rows []Row, rest *Row, err error) {
-	what := fmt.Sprintf("ledger: list %q by target", q.Kind)
-	rows, err = ask(ctx, l, &Call{
-		Operation: "list_naming",
-	}, what, func(ctx context.Context) ([]Row, error) {
+	c, what := &Call{Operation: "list_naming"}, fmt.Sprintf("ledger: list %q by target", q.Kind)
+	rows, err = ask(ctx, l, c, what, func(ctx context.Context) ([]Row, error) {
 		if err := q.validate(); err != nil {
 			return nil, err
 		}
@@ -361,19 +362,16 @@ func (l *Ledger) Lookup(ctx context.Context, q LookupQuery) ([]Row, error) {
 	if len(q.Items) == 0 {
 		return nil, nil
 	}
-	what := fmt.Sprintf("ledger: look up %d rows", len(q.Items))
-	rows, err := ask(ctx, l, &Call{
-		Operation: "lookup",
-	}, what, func(ctx context.Context) ([]Row, error) {
+	c, what := &Call{Operation: "lookup"}, fmt.Sprintf("ledger: look up %d rows", len(q.Items))
+	rows, err := ask(ctx, l, c, what, func(ctx context.Context) ([]Row, error) {
 		wanted, err := q.entries()
 		if err != nil {
 			return nil, err
 		}
 		var rows []Row
 		for some := range slices.Chunk(wanted, lookupAtOnce) {
-			found, err := readRows(
-				ctx, l.db, statement{sql: l.sql.lookupRows, columns: columnsOf(some)[:4]},
-			)
+			lookup := statement{sql: l.sql.lookupRows, columns: columnsOf(some)[:4]}
+			found, err := readRows(ctx, l.db, lookup)
 			if err != nil {
 				return nil, err
 			}
@@ -429,19 +427,18 @@ func (l *Ledger) Counts(ctx context.Context, q CountQuery) (map[string]int, erro
 		invalid = cmp.Or(invalid, validateID("kind", kind))
 		number[i], hash[i], owner[i] = int64(i), stored(q.Hash), q.Owner
 	}
-	return ask(ctx, l, &Call{
-		Operation: "counts",
-	}, "ledger: count rows", func(ctx context.Context) (map[string]int, error) {
+	c, what := &Call{Operation: "counts"}, "ledger: count rows"
+	return ask(ctx, l, c, what, func(ctx context.Context) (map[string]int, error) {
 		if invalid != nil {
 			return nil, invalid
 		}
 		counts := make(map[string]int, n)
 		var i, found int64
 		err := l.db.query(ctx, statement{
-			sql: l.sql.tallyRows, columns: []any{
-				number, hash, owner, q.Kinds,
-			}, args: []any{q.Now.UnixMicro(), q.Most},
-			into: []any{&i, &found},
+			sql:     l.sql.tallyRows,
+			columns: []any{number, hash, owner, q.Kinds},
+			args:    []any{q.Now.UnixMicro(), q.Most},
+			into:    []any{&i, &found},
 			each: func() error {
 				counts[q.Kinds[i]] = int(found)
 				return nil
@@ -461,10 +458,11 @@ func (l *Ledger) Owned(
 	ctx context.Context, hash uint64, owner string, after *Row, limit int,
 ) ([]Row, error) {
 	after = cmp.Or(after, &Row{})
-	return found(
-		ctx, l, "owned", "read an owner's rows", cmp.Or(validateID("owner", owner), checkLimit(limit)),
-		statement{sql: ownedRowsSQL, args: []any{stored(hash), owner, after.Kind, after.Target, limit}},
-	)
+	invalid := cmp.Or(validateID("owner", owner), checkLimit(limit))
+	return found(ctx, l, "owned", "read an owner's rows", invalid, statement{
+		sql:  ownedRowsSQL,
+		args: []any{stored(hash), owner, after.Kind, after.Target, limit},
+	})
 }
 
 // AfterKind returns a row that is after all rows of a kind, and before those of the next one. An
@@ -477,11 +475,10 @@ func AfterKind(kind string) *Row {
 // ended rows. limit is the maximum number of rows, at least 1. after is as for Owned.
 func (l *Ledger) All(ctx context.Context, after *Row, limit int) ([]Row, error) {
 	after = cmp.Or(after, &Row{})
-	return found(ctx, l, "all", "read all rows", checkLimit(limit),
-		statement{
-			sql:  allRowsSQL,
-			args: []any{stored(after.Hash), after.Owner, after.Kind, after.Target, limit},
-		})
+	return found(ctx, l, "all", "read all rows", checkLimit(limit), statement{
+		sql:  allRowsSQL,
+		args: []any{stored(after.Hash), after.Owner, after.Kind, after.Target, limit},
+	})
 }
 
 // Naming returns the rows of any owner that were recorded with Names and whose target has this
@@ -491,12 +488,9 @@ func (l *Ledger) Naming(
 	ctx context.Context, targetHash uint64, target string, after *Row, limit int,
 ) ([]Row, error) {
 	after = cmp.Or(after, &Row{})
-	return found(
-		ctx, l, "naming", "read rows that name a user",
-		cmp.Or(validateID("target", target), checkLimit(limit)),
-		statement{
-			sql:  namingRowsSQL,
-			args: []any{stored(targetHash), target, stored(after.Hash), after.Owner, after.Kind, limit},
-		},
-	)
+	invalid := cmp.Or(validateID("target", target), checkLimit(limit))
+	return found(ctx, l, "naming", "read rows that name a user", invalid, statement{
+		sql:  namingRowsSQL,
+		args: []any{stored(targetHash), target, stored(after.Hash), after.Owner, after.Kind, limit},
+	})
 }

@@ -106,9 +106,9 @@ func (l *Ledger) lock(
 				},
 			},
 			{
-				sql: l.sql.lockDedicated, columns: []any{p.users()}, into: []any{
-					&hash, &page, &s.Sequence, &s.Left,
-				},
+				sql:     l.sql.lockDedicated,
+				columns: []any{p.users()},
+				into:    []any{&hash, &page, &s.Sequence, &s.Left},
 				each: func() error {
 					p.owners[unstored(hash)], states[page] = page, s
 					return nil
@@ -151,10 +151,10 @@ func (l *Ledger) countTallies(p *plan, now time.Time) statement {
 	}
 	var i, found int64
 	return statement{
-		sql: l.sql.tallyRows, columns: []any{
-			number, hash, owner, kind,
-		}, args: []any{now.UnixMicro(), p.most},
-		into: []any{&i, &found},
+		sql:     l.sql.tallyRows,
+		columns: []any{number, hash, owner, kind},
+		args:    []any{now.UnixMicro(), p.most},
+		into:    []any{&i, &found},
 		each: func() error {
 			p.tallies[i].found = found
 			return nil

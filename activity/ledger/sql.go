@@ -60,20 +60,25 @@ const (
 		FROM sources s LEFT JOIN kinds k ON k.source = s.name ORDER BY s.name, k.name`
 	followKindSQL   = `UPDATE kinds SET source = $1 WHERE name = $2`
 	releaseKindsSQL = `UPDATE kinds SET source = '' WHERE source = $1`
-	putSourceSQL    = `INSERT INTO sources (name, position, fence, holder, until) VALUES ($1, '', 0, '', 0) ON CONFLICT DO NOTHING`
-	takeLeaseSQL    = `UPDATE sources SET position = $1, fence = $2, holder = $3, until = $4 WHERE name = $5`
-	newSourceSQL    = `UPDATE sources SET followed = 0 WHERE name = $1`
-	renewLeaseSQL   = `UPDATE sources SET until = $1, ` + followedSQL +
-		` WHERE name = $3 AND fence = $4 RETURNING fence`
+	putSourceSQL    = `INSERT INTO sources (name, position, fence, holder, until)
+		VALUES ($1, '', 0, '', 0) ON CONFLICT DO NOTHING`
+	takeLeaseSQL = `UPDATE sources SET position = $1, fence = $2, holder = $3, until = $4
+		WHERE name = $5`
+	newSourceSQL  = `UPDATE sources SET followed = 0 WHERE name = $1`
+	renewLeaseSQL = `UPDATE sources SET until = $1, ` + followedSQL + `
+		WHERE name = $3 AND fence = $4 RETURNING fence`
 	moveSourceSQL = `UPDATE sources SET position = $1, ` + followedSQL + `
 		WHERE name = $3 AND fence = $4 AND position = $5 RETURNING fence`
-	followedSQL            = `followed = CASE WHEN followed < $2 THEN $2 ELSE followed END`
-	startOverSQL           = `UPDATE sources SET position = '' WHERE name = $1 AND fence = $2 RETURNING fence`
-	endLeaseSQL            = `UPDATE sources SET fence = fence + 1, until = 0 WHERE name = (SELECT source FROM kinds WHERE name = $1)`
+	followedSQL  = `followed = CASE WHEN followed < $2 THEN $2 ELSE followed END`
+	startOverSQL = `UPDATE sources SET position = ''
+		WHERE name = $1 AND fence = $2 RETURNING fence`
+	endLeaseSQL = `UPDATE sources SET fence = fence + 1, until = 0
+		WHERE name = (SELECT source FROM kinds WHERE name = $1)`
 	deleteRepeatsSQL       = `DELETE FROM repeats WHERE kind = $1`
-	deleteSourceRepeatsSQL = `DELETE FROM repeats WHERE (hash, owner, kind, target) IN (` +
-		sourceRepeatsSQL + `) RETURNING hash`
-	deleteSourcesSQL = `DELETE FROM sources WHERE NOT EXISTS (SELECT 1 FROM kinds WHERE kinds.source = sources.name)`
+	deleteSourceRepeatsSQL = `DELETE FROM repeats
+		WHERE (hash, owner, kind, target) IN (` + sourceRepeatsSQL + `) RETURNING hash`
+	deleteSourcesSQL = `DELETE FROM sources
+		WHERE NOT EXISTS (SELECT 1 FROM kinds WHERE kinds.source = sources.name)`
 
 	sourceRepeatsSQL = `SELECT hash, owner, kind, target FROM repeats
 		WHERE kind IN (SELECT name FROM kinds WHERE source = $1) AND times NOT LIKE $2 LIMIT $3`
@@ -92,12 +97,13 @@ const (
 	sharedStateSQL = `SELECT coalesce((SELECT sequence FROM pages WHERE page = $1), 0),
 			coalesce((SELECT left_at FROM pages WHERE page = $1), 0)
 		FROM layouts WHERE pages = $2 AND state <> 'leaving'`
-	dedicatedStateSQL = `SELECT p.sequence, p.left_at FROM owners o JOIN pages p ON p.page = o.page WHERE o.page = $1`
+	dedicatedStateSQL = `SELECT p.sequence, p.left_at
+		FROM owners o JOIN pages p ON p.page = o.page WHERE o.page = $1`
 
 	// rangesSQL reads the ranges of hashes of the users on a shared page, given its first and last
 	// hash. ownerRangeSQL does so for a dedicated page.
-	rangesSQL = `WITH bounds (least, greatest) AS (SELECT CAST($1 AS bigint), CAST($2 AS bigint))` +
-		gapsCTE + `
+	rangesSQL = `WITH bounds (least, greatest) AS
+			(SELECT CAST($1 AS bigint), CAST($2 AS bigint))` + gapsCTE + `
 		SELECT least, greatest FROM gaps WHERE least <= greatest ORDER BY least`
 	ownerRangeSQL = `SELECT hash, hash FROM owners WHERE page = $1`
 
@@ -109,7 +115,8 @@ const (
 			SELECT bounds.least, CASE WHEN (SELECT min(hash) FROM moved) IS NULL THEN bounds.greatest
 				ELSE nullif((SELECT min(hash) FROM moved), bounds.least) - 1 END FROM bounds
 			UNION ALL
-			SELECT nullif(moved.hash, bounds.greatest) + 1, coalesce(lead(moved.hash) OVER (ORDER BY moved.hash) - 1, bounds.greatest)
+			SELECT nullif(moved.hash, bounds.greatest) + 1,
+				coalesce(lead(moved.hash) OVER (ORDER BY moved.hash) - 1, bounds.greatest)
 			FROM moved, bounds)`
 
 	// greatestPageSQL reads the greatest number that a page ever had.
@@ -142,18 +149,22 @@ const (
 		WHERE hash = $1 AND owner = $2 AND (kind, target) > ($3, $4) ORDER BY kind, target LIMIT $5`
 
 	allRowsSQL = `SELECT hash, owner, kind, target, since, until FROM entries
-		WHERE (hash, owner, kind, target) > ($1, $2, $3, $4) ORDER BY hash, owner, kind, target LIMIT $5`
+		WHERE (hash, owner, kind, target) > ($1, $2, $3, $4)
+		ORDER BY hash, owner, kind, target LIMIT $5`
 
 	namingRowsSQL = `SELECT hash, owner, kind, target, since, until FROM entries
-		WHERE target_hash = $1 AND target = $2 AND (hash, owner, kind) > ($3, $4, $5) ORDER BY hash, owner, kind LIMIT $6`
+		WHERE target_hash = $1 AND target = $2 AND (hash, owner, kind) > ($3, $4, $5)
+		ORDER BY hash, owner, kind LIMIT $6`
 
 	// namingEndSQL reads the row after which listNamingRowsSQL stops, $5 rows after the first one. It
 	// reads the index alone, and so does listNamingRowsSQL, but for the rows that it returns.
 	namingEndSQL = `SELECT hash, owner FROM entries
-		WHERE target_hash = $1 AND target = $2 AND (hash, owner) > ($3, $4) ORDER BY hash, owner LIMIT 1 OFFSET $5`
+		WHERE target_hash = $1 AND target = $2 AND (hash, owner) > ($3, $4)
+		ORDER BY hash, owner LIMIT 1 OFFSET $5`
 
 	listNamingRowsSQL = `SELECT hash, owner, kind, target, since, until FROM entries
-		WHERE target_hash = $1 AND target = $2 AND (hash, owner) > ($3, $4) AND (hash, owner) <= ($5, $6)
+		WHERE target_hash = $1 AND target = $2
+			AND (hash, owner) > ($3, $4) AND (hash, owner) <= ($5, $6)
 			AND kind = $7 AND (until IS NULL OR until > $8)
 		ORDER BY hash, owner LIMIT $9`
 

@@ -83,8 +83,8 @@ func (f sqliteFile) open(ctx context.Context, o Options) (*Ledger, error) {
 		return nil, fmt.Errorf("%w: %s is locked", ErrInUse, d.lock.Path())
 	}
 	if err := d.start(ctx, o); err != nil {
-		if failed, ok := errors.AsType[*sqlite.Error](err); ok &&
-			failed.Code() == sqlite3.SQLITE_IOERR_SHMSIZE {
+		failed, ok := errors.AsType[*sqlite.Error](err)
+		if ok && failed.Code() == sqlite3.SQLITE_IOERR_SHMSIZE {
 			err = fmt.Errorf("no space left on the disk: free some: %w", err)
 		}
 		return nil, errors.Join(err, d.close())

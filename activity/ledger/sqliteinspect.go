@@ -12,7 +12,8 @@ import (
 
 // inspectParameters are the parameters of a read-only connection. The timeout (ms) is for
 // another program that locks the whole file for a moment.
-const inspectParameters = `?mode=ro&_dqs=0&_error_rc=1&_pragma=busy_timeout(1000)&_pragma=query_only(1)`
+const inspectParameters = `?mode=ro&_dqs=0&_error_rc=1` +
+	`&_pragma=busy_timeout(1000)&_pragma=query_only(1)`
 
 func (f sqliteFile) inspect(ctx context.Context, i *Inspection) error {
 	if _, err := os.Stat(i.Name); errors.Is(err, fs.ErrNotExist) {
@@ -54,9 +55,8 @@ func (i *Inspection) readSQLite(ctx context.Context, parameters string) (err err
 		return err
 	}
 	return inTransaction(ctx, db, func(tx *sql.Tx) error {
-		err := tx.QueryRowContext(
-			ctx, `SELECT user_version, sqlite_version() FROM pragma_user_version`,
-		).Scan(&i.Schema, &i.Version)
+		const versions = `SELECT user_version, sqlite_version() FROM pragma_user_version`
+		err := tx.QueryRowContext(ctx, versions).Scan(&i.Schema, &i.Version)
 		if err != nil {
 			return fmt.Errorf("read schema version: %w", err)
 		}

@@ -38,7 +38,8 @@ func sqliteDialect() dialect {
 	return dialect{
 		locks: locks{
 			lockPages: `SELECT page, sequence, left_at FROM pages WHERE page IN (VALUES (?))`,
-			lockDedicated: `SELECT o.hash, p.page, p.sequence, p.left_at FROM owners o JOIN pages p ON p.page = o.page
+			lockDedicated: `SELECT o.hash, p.page, p.sequence, p.left_at
+				FROM owners o JOIN pages p ON p.page = o.page
 				WHERE o.hash IN (VALUES (?))`,
 			lockSource: `SELECT position, fence, holder, until FROM sources WHERE name = ?`,
 		},
@@ -52,22 +53,25 @@ func sqliteDialect() dialect {
 			FROM wanted`,
 		places: `WITH wanted (number, hash, page) AS (VALUES (?, ?, ?)),
 				at (number, page) AS MATERIALIZED (SELECT wanted.number,
-					coalesce((SELECT owners.page FROM owners WHERE owners.hash = wanted.hash), wanted.page) FROM wanted)
-			SELECT at.number, at.page, coalesce((SELECT sequence FROM pages WHERE pages.page = at.page), 0),
-				coalesce((SELECT left_at FROM pages WHERE pages.page = at.page), 0), l.pages, l.state
+						coalesce((SELECT owners.page FROM owners WHERE owners.hash = wanted.hash), wanted.page)
+					FROM wanted)
+			SELECT at.number, at.page,
+				coalesce((SELECT sequence FROM pages WHERE pages.page = at.page), 0),
+				coalesce((SELECT left_at FROM pages WHERE pages.page = at.page), 0),
+				l.pages, l.state
 			FROM layouts l, at`,
 		endedRows: `SELECT hash, owner, kind, target, since, until FROM entries
 			WHERE until <= ? ORDER BY until, hash, owner, kind, target LIMIT ?`,
 
 		upsertRows: `INSERT INTO entries (hash, owner, kind, target, since, until, target_hash)
 			VALUES (?, ?, ?, ?, ?, ?, ?)
-			ON CONFLICT (hash, owner, kind, target)
-			DO UPDATE SET since = excluded.since, until = excluded.until, target_hash = excluded.target_hash`,
+			ON CONFLICT (hash, owner, kind, target) DO UPDATE SET
+				since = excluded.since, until = excluded.until, target_hash = excluded.target_hash`,
 		deleteRows: `DELETE FROM entries WHERE (hash, owner, kind, target) IN (VALUES (?, ?, ?, ?))`,
 		raisePages: `INSERT INTO pages (page, sequence, left_at, changed)
 			SELECT column1, column2, column3, (` + progressSQL + `) FROM (VALUES (?, ?, ?)) WHERE true
-			ON CONFLICT (page)
-			DO UPDATE SET sequence = excluded.sequence, left_at = excluded.left_at, changed = excluded.changed`,
+			ON CONFLICT (page) DO UPDATE SET
+				sequence = excluded.sequence, left_at = excluded.left_at, changed = excluded.changed`,
 		putOwner: `INSERT INTO owners (hash, page, changed) VALUES (?, ?, (` + progressSQL + `))`,
 
 		lookupRepeats: `SELECT hash, owner, kind, target, times FROM repeats
@@ -80,7 +84,9 @@ func sqliteDialect() dialect {
 			WITH RECURSIVE wanted (n) AS (SELECT ?4 UNION ALL SELECT n + 1 FROM wanted WHERE n < ?5)
 			SELECT ?2 + n, p.sequence, (` + progressSQL + `)
 			FROM wanted JOIN pages p ON p.page = ?1 + n / ?3 WHERE p.sequence > 0
-			ON CONFLICT (page) DO UPDATE SET sequence = excluded.sequence, changed = excluded.changed WHERE pages.sequence = 0`},
+			ON CONFLICT (page) DO UPDATE SET
+				sequence = excluded.sequence, changed = excluded.changed
+			WHERE pages.sequence = 0`},
 		deletePages: `DELETE FROM pages WHERE page BETWEEN ? AND ?`,
 	}
 }
@@ -102,22 +108,20 @@ func (d *sqliteDatabase) prepare(ctx context.Context) (err error) {
 	write := []string{allLayoutsSQL, allKindsSQL, putCheckpointSQL, moveSourceSQL}
 	read := []string{
 		snapshotSQL, keysSQL, progressSQL, changedSQL, all.endedRows, listNewestRowsSQL,
-		listBeforeRowsSQL, listNamingRowsSQL,
-		namingEndSQL, ownedRowsSQL, allRowsSQL, countRangeSQL, namingRowsSQL, allKindsSQL, rangesSQL,
-		newOwnersSQL, ownerRangeSQL, allLayoutsSQL, allSourcesSQL, getCheckpointSQL, incarnationSQL,
-		sharedStateSQL, dedicatedStateSQL,
+		listBeforeRowsSQL, listNamingRowsSQL, namingEndSQL, ownedRowsSQL, allRowsSQL, countRangeSQL,
+		namingRowsSQL, allKindsSQL, rangesSQL, newOwnersSQL, ownerRangeSQL, allLayoutsSQL,
+		allSourcesSQL, getCheckpointSQL, incarnationSQL, sharedStateSQL, dedicatedStateSQL,
 	}
 	for n := maxBatch; n > 0; n /= 4 {
 		for _, sql := range []string{
 			all.lockPages, all.lockDedicated, all.lookupRows, all.tallyRows, all.upsertRows,
-			all.deleteRows, all.raisePages,
-			all.lookupRepeats, all.upsertRepeats, all.deleteRepeats,
+			all.deleteRows, all.raisePages, all.lookupRepeats, all.upsertRepeats, all.deleteRepeats,
 		} {
 			write = append(write, rowsSQL(sql, n))
 		}
-		read = append(
-			read, rowsSQL(all.lookupRows, n), rowsSQL(all.tallyRows, n), rowsSQL(all.places, n),
-		)
+		for _, sql := range []string{all.lookupRows, all.tallyRows, all.places} {
+			read = append(read, rowsSQL(sql, n))
+		}
 	}
 	if d.writes, err = prepared(ctx, d.writer, write); err != nil {
 		return err

@@ -64,9 +64,10 @@ func (p *Pages) NewBulk() *Bulk {
 // PostgreSQL ends a transaction after some seconds, and until then other writers of its pages wait.
 // So record at most some 10,000 changes at a time there.
 func (b *Bulk) Record(ctx context.Context, changes []ledger.Change) (Written, error) {
-	receipt, err := b.commit(ctx, newWrite(ctx, changes), func(ctx context.Context) (ledger.Receipt, error) {
+	record := func(ctx context.Context) (ledger.Receipt, error) {
 		return b.r.ledger.Record(ctx, b.r.storage.now(), changes)
-	})
+	}
+	receipt, err := b.commit(ctx, newWrite(ctx, changes), record)
 	if followed, is := errors.AsType[*ledger.FollowedError](err); is {
 		return Written{}, followedError(followed)
 	}
@@ -76,9 +77,10 @@ func (b *Bulk) Record(ctx context.Context, changes []ledger.Change) (Written, er
 // Follow is like Record for changes of a source: see [ledger.Ledger.Follow]. An error that wraps
 // ledger.ErrFenced or ledger.ErrStrayRow means that nothing was changed.
 func (b *Bulk) Follow(ctx context.Context, step ledger.Step, changes []ledger.SourceChange) error {
-	_, err := b.commit(ctx, newSourceWrite(ctx, changes), func(ctx context.Context) (ledger.Receipt, error) {
+	follow := func(ctx context.Context) (ledger.Receipt, error) {
 		return b.r.ledger.Follow(ctx, b.r.storage.now(), step, changes)
-	})
+	}
+	_, err := b.commit(ctx, newSourceWrite(ctx, changes), follow)
 	return err
 }
 
@@ -162,8 +164,10 @@ func (b *Bulk) take(ctx context.Context, p ledger.PageChange) (bool, error) {
 	case page == nil:
 		return false, nil
 	}
-	if page.rebuild = page.rebuild || !changed || p.Sequence != page.sequence+1 ||
-		len(p.Removed) > 0; page.rebuild {
+	if !changed || p.Sequence != page.sequence+1 || len(p.Removed) > 0 {
+		page.rebuild = true
+	}
+	if page.rebuild {
 		b.keys -= len(page.keys)
 		page.keys, page.sequence = nil, p.Sequence
 		return true, nil
@@ -221,7 +225,7 @@ func (b *Bulk) place(ctx context.Context) error {
 		pages[number] = &bulkPage{sequence: sequence, rebuild: true}
 	}
 	b.pages, b.late, b.keys = make(map[uint32]*bulkPage), make(map[uint32]uint64), 0
-	// even if the rebuild fails: a page with a lower sequence lacks writes
+	// The sequences are required even if the rebuild fails: a page with a lower one lacks writes.
 	for number, page := range pages {
 		b.r.sequences.Of(number).Required.Raise(page.sequence)
 	}
@@ -259,17 +263,15 @@ func (b *Bulk) put(ctx context.Context, number uint32, p *bulkPage) error {
 	if p.rebuild {
 		return r.rebuilder.remake(ctx, number, p.sequence, "bulk")
 	}
-	page, err := r.rebuilder.imageOf(
-		number, [][]favfilter.Hash{p.keys}, ledger.PageState{Sequence: p.sequence},
-	)
+	state := ledger.PageState{Sequence: p.sequence}
+	page, err := r.rebuilder.imageOf(number, [][]favfilter.Hash{p.keys}, state)
 	if err != nil {
 		return err
 	}
 	limited, cancel := context.WithTimeout(ctx, replaceTimeout(page))
 	defer cancel()
-	placed, err := r.storage.store.Replace(
-		limited, favfilter.Replacement{ID: r.layout.PageID(number), Page: page, Newer: true},
-	)
+	image := favfilter.Replacement{ID: r.layout.PageID(number), Page: page, Newer: true}
+	placed, err := r.storage.store.Replace(limited, image)
 	switch {
 	case err != nil:
 		return Unavailable("pages", err)

@@ -108,7 +108,8 @@ func (sc *Scrubber) repair(found []faultyPage, patience time.Duration, most int)
 // store, rebuildAll starts no further rebuild.
 func (sc *Scrubber) rebuildAll(found []faultyPage, patience time.Duration, most int) (failed int) {
 	var repaired, refused atomic.Int64
-	inParallel(maxRepairs, rand.Perm(len(found)), func(i int, _ *sync.Mutex) { //nolint:gosec // any order will do
+	order := rand.Perm(len(found)) //nolint:gosec // need not be unpredictable
+	inParallel(maxRepairs, order, func(i int, _ *sync.Mutex) {
 		if sc.life.IsClosed() || refused.Load() >= int64(most) {
 			return
 		}

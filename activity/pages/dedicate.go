@@ -114,7 +114,7 @@ func (a *applier) release(ctx context.Context, hash uint64) error {
 	}
 	shared, dedicated := receipt.Pages[:1], receipt.Pages[1:]
 	for _, p := range dedicated {
-		// closePage needs the user's hash, and this process may not know the page
+		// closePage needs the user's hash, and this process may not know the page.
 		a.layout.Dedicate(hash, p.Page)
 		a.layout.Release(p.Page)
 		if err := a.rebuilder.closePage(ctx, p.Page); err != nil {

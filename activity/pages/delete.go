@@ -80,12 +80,8 @@ type rowReader struct {
 // rows and their other sides, and adds the pages that held them to touched. It leaves rows that a
 // source alone may remove, and adds their kinds to followed.
 func (p *Pages) deleteRows(
-	ctx context.Context,
-	hash uint64,
-	user string,
-	from rowReader,
-	touched map[uint32]bool,
-	followed map[string]bool,
+	ctx context.Context, hash uint64, user string, from rowReader,
+	touched map[uint32]bool, followed map[string]bool,
 ) (deleted int, err error) {
 	var after *ledger.Row
 	for {
@@ -101,9 +97,8 @@ func (p *Pages) deleteRows(
 			return deleted, Unavailable("ledger", err)
 		}
 		kinds := *p.rebuilder.declared.Load()
-		// there may be hundreds of thousands of such rows
 		if from.byKind && kinds[after.Kind].stays(followed) {
-			after = ledger.AfterKind(after.Kind)
+			after = ledger.AfterKind(after.Kind) // there may be hundreds of thousands of such rows
 		}
 		found = slices.DeleteFunc(found, func(row ledger.Row) bool {
 			return kinds[row.Kind].stays(followed)

@@ -107,9 +107,8 @@ func (q *dueQueue) take(now int64) (pages []PageAt, reason string) {
 	defer q.mu.Unlock()
 	kept := q.order[:0]
 	for _, e := range q.order {
-		more := len(pages) == 0 ||
-			reason == reasonChanged && e.reason == reason && len(pages) < scrubChunk
-		if !more || q.at(e) > now {
+		joins := reason == reasonChanged && e.reason == reason && len(pages) < scrubChunk
+		if len(pages) > 0 && !joins || q.at(e) > now {
 			kept = append(kept, e)
 			continue
 		}

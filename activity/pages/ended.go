@@ -25,7 +25,8 @@ func (cm *committer) endLoop() {
 			return
 		}
 		more := cm.removeEnded()
-		if wait = pause.About(endInterval); more {
+		wait = pause.About(endInterval)
+		if more {
 			wait = 0
 		}
 	}

@@ -112,10 +112,9 @@ func isClosed(h favfilter.Header) bool { return h.Sequence == closedSequence }
 
 // movedFrom is the error of a read that cannot learn where a user is who may have left the page.
 func movedFrom(page uint32) error {
-	return Unavailable(
-		"ledger",
-		fmt.Errorf("somebody left page %d, or it was replaced: the user may be on another page", page),
-	)
+	return Unavailable("ledger", fmt.Errorf(
+		"somebody left page %d, or it was replaced: the user may be on another page", page,
+	))
 }
 
 // lacking returns how many of the keys the page does not report: all of them if there is no page.

@@ -28,13 +28,13 @@ const (
 type Layout struct {
 	Pages   uint32 // the number asked for last
 	Current uint32 // the number that users share now
-	// while Pages is larger: pages of the next layout that this process has built; otherwise Pages
+	// Built is the number of pages of the next layout that this process has built, while Pages is
+	// larger than Current. Otherwise it is Pages.
 	Built int
 
-	Dedicated int // dedicated pages
-	// mean number of keys of shared pages, by the last scrub round; 0 before the first
-	KeysPerPage float64
-	Due         uint32 // the number of pages that there should be; 0: there are enough
+	Dedicated   int     // dedicated pages
+	KeysPerPage float64 // mean of shared pages, by the last scrub round; 0 before the first
+	Due         uint32  // the number of pages that there should be; 0: there are enough
 
 	Growing bool  // this process is changing the number, in the background
 	Err     error // why the change stalled; nil: it has not
@@ -194,7 +194,7 @@ func (gr *Grower) build(ctx context.Context, now ledger.Layouts) error {
 	}
 	gr.built.Store(0)
 	for range 2 {
-		// learns the sequences of the layout's pages
+		// The poll learns the sequences of the layout's pages.
 		if err := gr.known.PollSince(ctx, gr.life.Elapsed()); err != nil {
 			return err
 		}
@@ -212,7 +212,8 @@ func (gr *Grower) buildPages(ctx context.Context, pages uint32) error {
 		if err := gr.life.Going(ctx); err != nil {
 			return err
 		}
-		if err := gr.buildSome(some); err != nil { //nolint:contextcheck // pages are rebuilt even if the caller goes
+		err := gr.buildSome(some) //nolint:contextcheck // pages are rebuilt even if the caller goes
+		if err != nil {
 			return Unavailable("pages", err)
 		}
 		if built += len(some); int64(built) > gr.built.Load() {
@@ -269,10 +270,12 @@ func (gr *Grower) leaveLayout(ctx context.Context, pages uint32) error {
 			return err
 		}
 	}
-	// Without a bound, every View asks the ledger.
-	if wait := time.Duration(seen+int64(gr.known.Bound())-gr.life.Elapsed()) + lifecycle.MaxAhead; wait > 0 && gr.known.Bound() > 0 {
-		if err := gr.life.Rest(ctx, wait); err != nil {
-			return err
+	if bound := gr.known.Bound(); bound > 0 { // otherwise every View asks the ledger
+		passed := time.Duration(gr.life.Elapsed() - seen)
+		if wait := bound - passed + lifecycle.MaxAhead; wait > 0 {
+			if err := gr.life.Rest(ctx, wait); err != nil {
+				return err
+			}
 		}
 	}
 	return gr.ledger.LeaveLayout(ctx, pages)

@@ -261,7 +261,9 @@ func (in *Inspector) compare(
 	slices.SortStableFunc(users, func(a, b UserKeys) int {
 		return cmp.Or(cmp.Compare(b.Keys, a.Keys), cmp.Compare(a.User, b.User))
 	})
-	p.Ledger.Kinds, p.Ledger.Users, p.Ledger.Largest = kinds, len(users), users[:min(maxLargest, len(users))]
+	p.Ledger.Kinds = kinds
+	p.Ledger.Users = len(users)
+	p.Ledger.Largest = users[:min(maxLargest, len(users))]
 	if p.Page != nil {
 		p.Residual = int(p.Status.Header.Count) - p.Ledger.Keys
 	}

@@ -170,7 +170,9 @@ func (r *reader) loadAll(
 func (r *reader) loadPending(
 	ctx context.Context, all []reading, others []favfilter.PageID,
 ) ([]favfilter.Loaded, error) {
-	ids, compared, limit := make([]favfilter.PageID, 0, len(all)+len(others)), []favfilter.PageID(nil), loadTimeout
+	ids := make([]favfilter.PageID, 0, len(all)+len(others))
+	var compared []favfilter.PageID
+	limit := loadTimeout
 	for i := range all {
 		switch p := &all[i]; {
 		case !p.pending:
@@ -241,12 +243,15 @@ func (r *reader) finishAll(ctx context.Context, all []reading, began int64) (err
 
 // settled reports whether the loaded page is current and has the user. It asks nobody.
 func (r *reader) settled(ctx context.Context, p *reading) bool {
-	if p.failed != nil || p.at.Err != nil || p.loaded.Page == nil ||
-		r.known.Above(p.at.Page, p.loaded.Page.Header().Sequence) {
+	if p.failed != nil || p.at.Err != nil || p.loaded.Page == nil {
+		return false
+	}
+	h := p.loaded.Page.Header()
+	if r.known.Above(p.at.Page, h.Sequence) {
 		return false
 	}
 	reason, err := r.fault(ctx, p.at.Page, p.want, statusOf(p.loaded))
-	return reason == "" && err == nil && holds(p.at, p.loaded.Page.Header())
+	return reason == "" && err == nil && holds(p.at, h)
 }
 
 // finish makes sure that a page is current and has the user. If it may not have, finish polls the
@@ -345,7 +350,8 @@ func (r *reader) arrives(ctx context.Context, p *reading) bool {
 		one := []reading{*p}
 		one[0].held, one[0].pending = held{}, true
 		_, _ = r.loadAll(ctx, one, nil) // the page has its error
-		if reason, err := r.fault(ctx, p.at.Page, p.want, statusOf(one[0].loaded)); one[0].failed == nil && reason == "" && err == nil {
+		reason, err := r.fault(ctx, p.at.Page, p.want, statusOf(one[0].loaded))
+		if one[0].failed == nil && reason == "" && err == nil {
 			*p = one[0]
 			return true
 		}

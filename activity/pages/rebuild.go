@@ -51,7 +51,8 @@ type rebuilder struct {
 	large         largePages
 	held          *heldPages
 	rebuilds      *rebuilds
-	// set by the applier: called for a user with too many keys for a shared page
+
+	// heavy is called for a user with too many keys for a shared page. The applier sets it.
 	heavy func(hash uint64)
 }
 
@@ -181,8 +182,7 @@ func (b *rebuilder) rebuild(
 		case !joined:
 			return nil, Unavailable("ledger", fmt.Errorf(
 				"rebuild page %d: the ledger has it at sequence %d, but promised %d",
-				number,
-				f.page.Header().Sequence, want,
+				number, f.page.Header().Sequence, want,
 			))
 		}
 		// The flight started before the commit that this caller waits for, or before the page that
@@ -218,9 +218,8 @@ func (b *rebuilder) join(
 		return f, true, nil
 	}
 	if f := b.rebuilds.failed[number]; b.life.Elapsed() < f.until {
-		return nil, false, Unavailable(
-			"ledger", fmt.Errorf("%w (failed %d times, retry later)", f.err, f.times),
-		)
+		err := fmt.Errorf("%w (failed %d times, retry later)", f.err, f.times)
+		return nil, false, Unavailable("ledger", err)
 	}
 	if len(b.rebuilds.flights) >= most {
 		return nil, false, fmt.Errorf(
@@ -260,10 +259,9 @@ func (b *rebuilder) run(f *flight, number uint32, reason string) {
 	}
 	b.rebuilds.done(number, f.err, took, b.life.Elapsed())
 	if f.err == nil {
+		h := f.page.Header()
 		b.storage.log.Debug("page rebuilt", slog.Any("page", number), slog.String("reason", reason),
-			slog.Any("keys", f.page.Header().Count), slog.Any(
-				"sequence", f.page.Header().Sequence,
-			), tookSince(start))
+			slog.Any("keys", h.Count), slog.Any("sequence", h.Sequence), tookSince(start))
 	}
 	close(f.done)
 }
@@ -316,9 +314,10 @@ func (b *rebuilder) remakePage(ctx context.Context, number uint32, f *flight, la
 	}
 	if storeErr == nil {
 		offered = b.life.Elapsed()
-		f.placed, storeErr = b.storage.store.Replace(
-			ctx, favfilter.Replacement{ID: id, Page: f.page, Seen: seen, Newer: true, Expire: expire},
-		)
+		image := favfilter.Replacement{
+			ID: id, Page: f.page, Seen: seen, Newer: true, Expire: expire,
+		}
+		f.placed, storeErr = b.storage.store.Replace(ctx, image)
 	}
 	if f.storeErr = storeErr; storeErr != nil {
 		b.held.putRefused(number, f.page)
@@ -563,9 +562,8 @@ func (p *Pages) RebuildPage(ctx context.Context, number uint32) (Rebuilt, error)
 		return Rebuilt{}, fmt.Errorf("rebuild page %d: %w", number, ErrNoPage)
 	}
 	start := time.Now()
-	f, err := p.rebuilder.rebuild(
-		ctx, number, p.sequences.Of(number).Required.Load(), "asked for", maxFlights,
-	)
+	want := p.sequences.Of(number).Required.Load()
+	f, err := p.rebuilder.rebuild(ctx, number, want, "asked for", maxFlights)
 	if errors.Is(err, ledger.ErrGone) {
 		return Rebuilt{}, fmt.Errorf("rebuild page %d: %w", number, ErrNoPage)
 	}

@@ -136,8 +136,8 @@ func (sc *Scrubber) scrubLoop() {
 
 // scrubStep compares the next pages.
 func (sc *Scrubber) scrubStep(s *scrub) {
-	if now := sc.layout.Pages(); s.pages == nil || s.pages.First != now.First ||
-		s.pages.Shared != now.Shared {
+	now := sc.layout.Pages()
+	if s.pages == nil || s.pages.First != now.First || s.pages.Shared != now.Shared {
 		s.pages, s.next = now, 0 // the shared pages have changed, so the round starts again
 		s.missed, s.survey = 0, newSurvey()
 	}
@@ -148,8 +148,8 @@ func (sc *Scrubber) scrubStep(s *scrub) {
 	s.missed += len(pages) - compared
 	if s.looked += compared; s.looked >= verifyEvery {
 		s.looked = 0
-		//nolint:gosec // covers every page eventually
-		sc.due.add(s.pages.Number(rand.IntN(all)), reasonVerified, 0)
+		page := s.pages.Number(rand.IntN(all)) //nolint:gosec // covers every page eventually
+		sc.due.add(page, reasonVerified, 0)
 	}
 	if s.next += len(pages); s.next == all {
 		sc.endRound(s)

@@ -131,15 +131,14 @@ func (sc *Scrubber) verify(page uint32) {
 // verifyWithin is verify with a context. It returns why the page could not be compared; a later
 // round tries again.
 func (sc *Scrubber) verifyWithin(ctx context.Context, page uint32, large bool) error {
-	loaded, _, err := sc.storage.loadWithin(
-		ctx, patience(large), []favfilter.PageID{sc.layout.PageID(page)}, nil,
-	)
+	ids := []favfilter.PageID{sc.layout.PageID(page)}
+	loaded, _, err := sc.storage.loadWithin(ctx, patience(large), ids, nil)
 	if err != nil {
 		return err
 	}
 	if loaded[0].Damage != nil {
-		//nolint:contextcheck // it has its own limit
-		sc.repair([]faultyPage{{page, 0, damageReason(loaded[0].Damage)}}, pageTimeout, 1)
+		damaged := []faultyPage{{page, 0, damageReason(loaded[0].Damage)}}
+		sc.repair(damaged, pageTimeout, 1) //nolint:contextcheck // it has its own limit
 	}
 	if loaded[0].Page == nil {
 		return nil
@@ -160,17 +159,16 @@ func (sc *Scrubber) verifyWithin(ctx context.Context, page uint32, large bool) e
 	}
 	if !whole || int(h.Count) != count {
 		sc.storage.log.ErrorContext(
-			ctx, "a page does not hold what the ledger does", slog.Any("page", page),
-			slog.Any("sequence", h.Sequence),
+			ctx, "a page does not hold what the ledger does",
+			slog.Any("page", page), slog.Any("sequence", h.Sequence),
 		)
-		//nolint:contextcheck // as above
-		sc.repair([]faultyPage{{page, h.Sequence, reasonCorrupt}}, pageTimeout, 1)
+		corrupt := []faultyPage{{page, h.Sequence, reasonCorrupt}}
+		sc.repair(corrupt, pageTimeout, 1) //nolint:contextcheck // as above
 		return nil
 	}
 	// No comparison reveals wrong collision bits, so every compared page is rebuilt.
-	sc.noteRepair(
-		ctx, page, reasonVerified, sc.rebuilder.remake(ctx, page, h.Sequence, reasonVerified),
-	)
+	err = sc.rebuilder.remake(ctx, page, h.Sequence, reasonVerified)
+	sc.noteRepair(ctx, page, reasonVerified, err)
 	return nil
 }
 
@@ -186,7 +184,7 @@ func (sc *Scrubber) largeWork(do func(ctx context.Context)) bool {
 		defer cancel()
 		start := time.Now()
 		do(ctx)
-		// its error means closed; then the work ends, too
+		// An error means that the Pages are closed. The work ends then, too.
 		_ = sc.life.Rest(sc.life.Base, idleShare*time.Since(start))
 	})
 	if !begun {

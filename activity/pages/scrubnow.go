@@ -79,10 +79,8 @@ func (sc *Scrubber) scrubRound(rate int, p ScrubProgress) {
 		p.Unasked += len(some) - compared
 		if p.Done += len(some); p.Done < p.All {
 			sc.noteScrub(p)
-			p.Err = sc.life.Rest(
-				sc.life.Base,
-				max(0, time.Duration(len(some))*time.Second/time.Duration(rate)-time.Since(begun)),
-			)
+			due := time.Duration(len(some)) * time.Second / time.Duration(rate)
+			p.Err = sc.life.Rest(sc.life.Base, max(0, due-time.Since(begun)))
 		}
 		p.Running = p.Done < p.All && p.Err == nil
 	}
@@ -92,8 +90,8 @@ func (sc *Scrubber) scrubRound(rate int, p ScrubProgress) {
 	p.Ended = time.Now()
 	sc.noteScrub(p)
 	sc.storage.log.Info(
-		"a scrub that was asked for has ended", "pages", p.Done, "of", p.All, "found", p.Found,
-		"failed", p.Failed, "unasked", p.Unasked,
+		"a scrub that was asked for has ended",
+		"pages", p.Done, "of", p.All, "found", p.Found, "failed", p.Failed, "unasked", p.Unasked,
 	)
 }
 

@@ -29,7 +29,8 @@ func (p *Pages) Follow(ctx context.Context, step ledger.Step, changes []ledger.S
 		return fmt.Errorf("record %d activities: nothing was changed: %w", len(changes), err)
 	}
 	decided := make(chan error, 1)
-	started := p.life.Background(func() { //nolint:contextcheck // nothing undoes a transaction that has begun
+	//nolint:contextcheck // nothing undoes a transaction that has begun
+	started := p.life.Background(func() {
 		defer func() { <-p.committer.following }()
 		if err := p.committer.follow(w, step, changes, decided); err == nil {
 			<-w.done

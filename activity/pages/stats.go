@@ -12,22 +12,21 @@ type Stats struct {
 
 	Scrubbed    uint64 `json:"scrubbed"`     // headers compared with the ledger
 	ScrubRounds uint64 `json:"scrub_rounds"` // complete rounds: every page was compared
-	// since the end of the last complete round, or since Open
+	// ScrubAge is the time since the end of the last complete round, or since Open.
 	ScrubAge   time.Duration     `json:"scrub_age_ns"`
 	ScrubRate  int               `json:"scrub_rate"`  // configured pages a second
 	ScrubAt    uint32            `json:"scrub_at"`    // next page of the current round
 	ScrubPages uint32            `json:"scrub_pages"` // number of pages in a round
 	Found      map[string]uint64 `json:"found"`       // pages found at fault, by reason
 	Verified   uint64            `json:"verified"`    // pages compared with the ledger key by key
-	// times that a scrub sped up because many pages were lost
-	Alarms uint64 `json:"alarms"`
+	Alarms     uint64            `json:"alarms"`      // scrubs that sped up: many pages were lost
 
 	Polls       uint64        `json:"polls"`
 	PollsFailed uint64        `json:"polls_failed"`
 	PollAge     time.Duration `json:"poll_age_ns"` // since the start of the last successful poll
 
 	FromStore uint64 `json:"views_from_store"` // views read from the store
-	// views answered without the store, or of a page rebuilt for them
+	// FromLedger counts views that were answered without the store, or for which a page was rebuilt.
 	FromLedger  uint64 `json:"views_from_ledger"`
 	FromReplica uint64 `json:"views_from_replica"` // views read from a replica
 	PastReplica uint64 `json:"views_past_replica"` // after a replica failed or was stale

@@ -115,10 +115,10 @@ func (sc *Scrubber) publish(s *Survey) {
 	}
 	sc.storage.stats.survey.Store(s.clone())
 	if due := s.load.due(); s.Whole && due > 0 && before.load.due() == 0 {
+		mean := s.load.keys / uint64(s.load.pages)
 		sc.storage.log.Warn(
 			"pages have too many keys, and feeds read more than they need: a reshape is due",
-			"pages",
-			s.load.pages, "keys_per_page", s.load.keys/uint64(s.load.pages), "reshape_to", due,
+			"pages", s.load.pages, "keys_per_page", mean, "reshape_to", due,
 		)
 	}
 }

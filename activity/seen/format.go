@@ -79,8 +79,8 @@ func decode(raw []byte) (s stored, err error) {
 	switch {
 	case len(raw) <= offRuns || string(raw[:3]) != formatName:
 		return s, fmt.Errorf(
-			"%w: %d bytes that start with %q, not a window", favfilter.ErrDamaged, len(raw),
-			raw[:min(len(raw), 4)],
+			"%w: %d bytes that start with %q, not a window",
+			favfilter.ErrDamaged, len(raw), raw[:min(len(raw), 4)],
 		)
 	case binary.BigEndian.Uint32(raw[offSum:]) != sum(raw):
 		return s, fmt.Errorf(

@@ -80,8 +80,8 @@ func (w *Window) use(s stored) {
 		total += run.count
 		width = min(width, run.width)
 	}
-	// bits of the number of a bit
-	first := min(width, uint8(max(6, bits.Len(uint(bitmapBits*total-1)))))
+	most := bits.Len(uint(bitmapBits*total - 1)) // bits of the number of a bit
+	first := min(width, uint8(max(6, most)))
 	words := max(1, 1<<first>>6)
 	buffer := make([]uint64, words+total)
 	w.bitmap, w.shift = buffer[:words], 64-first

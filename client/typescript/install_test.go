@@ -38,7 +38,7 @@ func TestInstallAsksAgain(t *testing.T) {
 				"node_modules/neither": {"optional": true, "os": ["!linux", "!darwin"]}
 			}}`)
 			write(t, filepath.Join(dir, "package.json"), "{}")
-			npm := filepath.Join(dir, "bin/npm")
+			npm := filepath.Join(dir, "bin", "npm")
 			write(t, npm, fmt.Sprintf(`#!/bin/sh
 				echo >> calls
 				mkdir -p node_modules/plain node_modules/here

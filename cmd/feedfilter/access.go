@@ -95,11 +95,11 @@ func (f *authFlags) checkExposure(
 		case f.AuthFile != "" || f.InsecureNoAuth:
 			exposed = true
 		default:
-			return true, usageError{
-				fmt.Errorf("%s %s: other machines can reach %s without authentication: "+
-					"give --auth-file, choose a loopback address, or allow it with --insecure-no-auth", flag,
-					addr, ip),
-			}
+			return true, usageError{fmt.Errorf(
+				"%s %s: other machines can reach %s without authentication: "+
+					"give --auth-file, choose a loopback address, or allow it with --insecure-no-auth",
+				flag, addr, ip,
+			)}
 		}
 	}
 	return exposed, nil
@@ -137,7 +137,8 @@ func (f *authFlags) open(
 	}
 	var err error
 	if f.AuthFile != "" {
-		if control.access.Tokens, err = access.OpenTokens(access.TokensConfig{File: f.AuthFile, Rate: rate, Logger: log}); err != nil {
+		config := access.TokensConfig{File: f.AuthFile, Rate: rate, Logger: log}
+		if control.access.Tokens, err = access.OpenTokens(config); err != nil {
 			all.note(usageError{fmt.Errorf("--auth-file: %w", err)})
 		}
 		control.warnOfFile(f.AuthFile)
@@ -177,12 +178,13 @@ func (f *accessFlags) openLogs(
 		control.warnings = append(control.warnings, warning)
 	}
 	control.access.AuditReads = f.AuditReads
+	failure := access.AuditFailure(f.AuditFailure)
 	switch f.AuditLog {
 	case auditOff:
 	case auditStdout:
-		control.access.Audit = access.NewAudit(std.out, access.AuditFailure(f.AuditFailure), log)
+		control.access.Audit = access.NewAudit(std.out, failure, log)
 	default:
-		if control.access.Audit, err = access.OpenAudit(f.AuditLog, access.AuditFailure(f.AuditFailure), log); err != nil {
+		if control.access.Audit, err = access.OpenAudit(f.AuditLog, failure, log); err != nil {
 			return usageError{fmt.Errorf("--audit-log: %w", err)}
 		}
 	}
@@ -199,7 +201,8 @@ func openIDs(file, dataDir string, lasting bool) (ids *access.IDs, warning strin
 	case err == nil:
 		return ids, openFile(name), nil
 	case file == "" && !lasting:
-		return access.NewIDs(), "ids in logs are hashed with a temporary key, which ends with this process: " + err.Error(), nil
+		const temporary = "ids in logs are hashed with a temporary key, which ends with this process: "
+		return access.NewIDs(), temporary + err.Error(), nil
 	default:
 		return nil, "", usageError{fmt.Errorf("--id-key-file: %w", err)}
 	}
@@ -215,12 +218,13 @@ func (control *accessControl) warnOfFile(name string) {
 
 // openFile returns a warning if every user may read or write a file; "": nobody else may.
 func openFile(name string) string {
-	if info, err := os.Stat(name); err == nil && info.Mode().Perm()&0o006 != 0 {
-		return fmt.Sprintf(
-			"every user of this machine may read or write %s: mode %v", name, info.Mode().Perm(),
-		)
+	info, err := os.Stat(name)
+	if err != nil || info.Mode().Perm()&0o006 == 0 {
+		return ""
 	}
-	return ""
+	return fmt.Sprintf(
+		"every user of this machine may read or write %s: mode %v", name, info.Mode().Perm(),
+	)
 }
 
 // start logs the warnings, and watches the files for changes until ctx ends.

@@ -41,8 +41,8 @@ func checkAddresses(flag, addr string) error {
 		all.wantf(port == "0" || !slices.Contains(list[:i], a), "%s: duplicate address %s", flag, a)
 		if path, ok := strings.CutPrefix(a, unixScheme); ok {
 			all.wantf(
-				path != "" && len(path) <= maxSocketPath, "%s: %s: path of %d bytes, want 1 to %d", flag, a,
-				len(path), maxSocketPath,
+				path != "" && len(path) <= maxSocketPath,
+				"%s: %s: path of %d bytes, want 1 to %d", flag, a, len(path), maxSocketPath,
 			)
 		}
 	}
@@ -125,9 +125,8 @@ func removeStale(ctx context.Context, path string) error {
 	}
 	// Another process may have replaced the socket in between, so remove only the one that was
 	// found.
-	aside := filepath.Join(
-		filepath.Dir(path), fmt.Sprintf(".%s.%d", filepath.Base(path), os.Getpid()),
-	)
+	dir, file := filepath.Split(path)
+	aside := filepath.Join(dir, fmt.Sprintf(".%s.%d", file, os.Getpid()))
 	if err := os.Rename(path, aside); err != nil {
 		return err
 	}

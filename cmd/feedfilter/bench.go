@@ -31,7 +31,8 @@ func (c *benchCmd) Check(context.Context) error {
 	n, d := c.Activities, c.Duration
 	all.wantf(n >= 1000 && n <= 1e8, "--activities: %d is not in 1000 to 100000000", n)
 	all.wantf(
-		d >= 10*time.Millisecond && d <= 10*time.Minute, "--duration: %v is not in 10ms to 10m", d,
+		d >= 10*time.Millisecond && d <= 10*time.Minute,
+		"--duration: %v is not in 10ms to 10m", d,
 	)
 	_, err := c.data().redisServers()
 	all.note(err)

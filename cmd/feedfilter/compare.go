@@ -56,8 +56,8 @@ func (c *compareSetsCmd) compare(
   missing   %d (not in the ledger, or ending there within minutes)
   extra     %d (only in the ledger)
   invalid   %d (cannot be recorded)`,
-		sum.Activities, sum.Groups, time.Since(start).Round(time.Millisecond), sum.Missing, sum.Extra,
-		sum.Invalid))
+		sum.Activities, sum.Groups, time.Since(start).Round(time.Millisecond),
+		sum.Missing, sum.Extra, sum.Invalid))
 	switch {
 	case len(corrections) > 0:
 		return fmt.Errorf("%d activities differ", len(corrections))

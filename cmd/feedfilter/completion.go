@@ -50,8 +50,8 @@ func answerShell(std stdio) (bool, error) {
 	if line == "" {
 		return false, nil
 	}
-	if cursor, err := strconv.Atoi(os.Getenv("COMP_POINT")); err == nil && cursor >= 0 &&
-		cursor < len(line) {
+	cursor, err := strconv.Atoi(os.Getenv("COMP_POINT"))
+	if err == nil && cursor >= 0 && cursor < len(line) {
 		line = line[:cursor]
 	}
 	parser, err := newParser(&cli{}, std)

@@ -76,27 +76,31 @@ func (f *dataFlags) Check(context.Context) error {
 	)
 	c.wantf(r >= 1e-8 && r <= 0.5, "--false-positive-rate: %g is not in 1e-8 to 0.5", r)
 	c.wantf(
-		b >= 10*time.Millisecond && b <= time.Minute, "--staleness-bound: %v is not in 10ms to 1m", b,
+		b >= 10*time.Millisecond && b <= time.Minute,
+		"--staleness-bound: %v is not in 10ms to 1m", b,
 	)
 	c.wantf(
-		f.ScrubRate >= 1 && f.ScrubRate <= 100_000, "--scrub-rate: %d is not in 1 to 100000",
-		f.ScrubRate,
+		f.ScrubRate >= 1 && f.ScrubRate <= 100_000,
+		"--scrub-rate: %d is not in 1 to 100000", f.ScrubRate,
 	)
 	c.wantf(
-		f.DedicatedPage >= pages.MinSharedKeys, "--dedicated-page: %d is less than %d", f.DedicatedPage,
-		pages.MinSharedKeys,
+		f.DedicatedPage >= pages.MinSharedKeys,
+		"--dedicated-page: %d is less than %d", f.DedicatedPage, pages.MinSharedKeys,
 	)
 	c.wantf(
-		f.ListCache >= 1 && f.ListCache <= maxListCache, "--list-cache: %d is not in 1 to %d",
-		f.ListCache, maxListCache,
+		f.ListCache >= 1 && f.ListCache <= maxListCache,
+		"--list-cache: %d is not in 1 to %d", f.ListCache, maxListCache,
 	)
-	c.wantf(f.PageCache == nil, "--page-cache: gone: large pages and those of lists are now held in --list-cache, "+
-		"valid by their version in Redis; writes no longer wait for it. Remove the flag")
+	c.wantf(
+		f.PageCache == nil,
+		"--page-cache: gone: large pages and those of lists are now held in --list-cache, "+
+			"valid by their version in Redis; writes no longer wait for it. Remove the flag",
+	)
 	c.wantf(f.OwnPage == nil, "--own-page: has another name: --dedicated-page")
 	scheme := redisurl.Scheme(f.Ledger)
+	schemes := []string{"sqlite", "postgres", "postgresql"}
 	c.wantf(
-		f.Ledger == "" || f.Ledger == noLedger ||
-			slices.Contains([]string{"sqlite", "postgres", "postgresql"}, scheme),
+		f.Ledger == "" || f.Ledger == noLedger || slices.Contains(schemes, scheme),
 		"--ledger: %q is not supported: want sqlite:<file>, postgres://<host>/<database> or none",
 		scheme,
 	)
@@ -314,7 +318,8 @@ func (f *dataFlags) openStore(ctx context.Context, d *data, log *slog.Logger) er
 	if d.redis, err = connect(ctx, servers, meter, log, f.DataDir); err != nil {
 		return fmt.Errorf("--redis: %w", err)
 	}
-	if err := errors.Join(f.tracer.Redis(d.redis.pages), f.tracer.Redis(d.redis.replicas)); err != nil {
+	err = errors.Join(f.tracer.Redis(d.redis.pages), f.tracer.Redis(d.redis.replicas))
+	if err != nil {
 		return err
 	}
 	if d.store, err = redisstore.New(d.redis.pages, f.Filter); err != nil {
@@ -331,10 +336,11 @@ func (f *dataFlags) openLedger(ctx context.Context, d *data) error {
 	if err != nil {
 		return err
 	}
-	d.ledger, err = ledger.Open(
-		ctx, f.ledgerURL(),
-		ledger.Options{Pages: f.pages(), Restored: f.LedgerRestored, Tracer: f.tracer.Postgres()},
-	)
+	d.ledger, err = ledger.Open(ctx, f.ledgerURL(), ledger.Options{
+		Pages:    f.pages(),
+		Restored: f.LedgerRestored,
+		Tracer:   f.tracer.Postgres(),
+	})
 	switch {
 	case errors.Is(err, ledger.ErrInUse):
 		return fmt.Errorf("%w: another feedfilter uses this data: stop it first", err)
@@ -365,7 +371,7 @@ func (f *dataFlags) checkNew(ctx context.Context, d *data) error {
 	}
 	limited, cancel := context.WithTimeout(ctx, identityTimeout)
 	defer cancel()
-	// before the ledger, which another process may be creating
+	// Read Redis before the ledger, which another process may be creating.
 	found, unread := pages.FindIdentity(limited, d.store)
 	if unread == nil && (found == nil || found.Incarnation == 0) {
 		return nil // activity.Open refuses pages without a ledger
@@ -376,7 +382,8 @@ func (f *dataFlags) checkNew(ctx context.Context, d *data) error {
 		return nil
 	case unread != nil:
 		return fmt.Errorf(
-			"nothing was recorded in ledger %s yet: it needs Redis, which may have pages of another one: %w",
+			"nothing was recorded in ledger %s yet: "+
+				"it needs Redis, which may have pages of another one: %w",
 			i.Name, cmp.Or(d.pingRedis(ctx), unread),
 		)
 	case found.Incarnation == i.Identity.Incarnation:
@@ -384,9 +391,9 @@ func (f *dataFlags) checkNew(ctx context.Context, d *data) error {
 	}
 	return fmt.Errorf(
 		"%w: nothing was recorded in ledger %s yet, but Redis has pages of another one: "+
-			"correct --ledger, --redis or --filter; to replace that ledger, empty Redis, or start once with --ledger-restored",
-		favfilter.ErrMismatch,
-		i.Name,
+			"correct --ledger, --redis or --filter; "+
+			"to replace that ledger, empty Redis, or start once with --ledger-restored",
+		favfilter.ErrMismatch, i.Name,
 	)
 }
 

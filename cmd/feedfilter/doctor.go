@@ -71,7 +71,7 @@ func (c *doctorCmd) config(log *slog.Logger) (doctor.Config, error) {
 	}
 	if kinds, err := flags.kinds(); err == nil {
 		config.Kinds = len(kinds.All())
-		// otherwise --follow is refused, or not given
+		// Without a looker, --follow is refused, or not given.
 		if f, err := c.Source.looker(kinds, c.Follow, log); err == nil {
 			config.Source = func(ctx context.Context) (follow.Report, error) {
 				return f.Check(ctx, false)
@@ -82,8 +82,8 @@ func (c *doctorCmd) config(log *slog.Logger) (doctor.Config, error) {
 		config.Invalid = errors.Join(config.Invalid, flags.checkSort())
 		return config, nil
 	}
-	config.Redis, config.Serverless = "Redis at "+servers.Name(), managed &&
-		servers.Managed.Config.Serverless
+	config.Redis = "Redis at " + servers.Name()
+	config.Serverless = managed && servers.Managed.Config.Serverless
 	config.Connect = func(ctx context.Context) (redis.UniversalClient, func() error, error) {
 		clients, err := newClients(ctx, servers, log, "") // no description is stored
 		if err != nil {

@@ -28,7 +28,7 @@ func (c *exportCmd) Check(context.Context) error {
 		all.note(activity.CheckID(*c.User, "--user"))
 	}
 	all.note(c.Data.checkFiles())
-	// a typing error must not produce an empty backup
+	// A typing error must not produce an empty backup.
 	if kinds, err := c.Data.kinds(); err == nil && c.Kind != "" {
 		k, ok := kinds.Named(c.Kind)
 		all.wantf(ok, "--kind: unknown kind %q", c.Kind)
@@ -58,12 +58,10 @@ func (c *exportCmd) Run(ctx context.Context, std stdio) (err error) {
 	}
 	noteWindows(d.activities.Kinds(), std)
 	took := time.Since(start)
-	std.note(
-		fmt.Sprintf(
-			"exported %d activities in %v, %.0f/s", n, took.Round(time.Millisecond),
-			float64(n)/took.Seconds(),
-		),
-	)
+	std.note(fmt.Sprintf(
+		"exported %d activities in %v, %.0f/s",
+		n, took.Round(time.Millisecond), float64(n)/took.Seconds(),
+	))
 	return nil
 }
 
@@ -130,8 +128,7 @@ func noteWindows(kinds *activity.Kinds, std stdio) {
 		}
 	}
 	if len(names) > 0 {
-		std.note(
-			"not exported: " + strings.Join(names, ", ") + " (kinds with a window cannot be listed)",
-		)
+		list := strings.Join(names, ", ")
+		std.note("not exported: " + list + " (kinds with a window cannot be listed)")
 	}
 }

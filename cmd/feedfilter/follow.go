@@ -50,16 +50,14 @@ func (f *sourceFlags) check(data *dataFlags, flag, tables string) error {
 	all.wantf(!strings.HasSuffix(f.SourceName, "_resync"),
 		"--source-name: %q ends in _resync, as the replication slot of a comparison does", f.SourceName)
 	all.wantf(
-		len(f.SourcePublication) <= maxNameOfPostgres, "--source-publication: longer than %d bytes",
-		maxNameOfPostgres,
+		len(f.SourcePublication) <= maxNameOfPostgres,
+		"--source-publication: longer than %d bytes", maxNameOfPostgres,
 	)
 	all.wantf(f.Source == "" || tables != "", "--source: requires --%s", flag)
 	all.wantf(f.Source != "" || tables == "" || flag == "follow", "--%s: requires --source", flag)
-	all.wantf(
-		f.Source == "" ||
-			slices.Contains([]string{"postgres", "postgresql"}, redisurl.Scheme(f.Source)),
-		"--source: want postgres://<host>/<database>",
-	)
+	schemes := []string{"postgres", "postgresql"}
+	all.wantf(f.Source == "" || slices.Contains(schemes, redisurl.Scheme(f.Source)),
+		"--source: want postgres://<host>/<database>")
 	all.wantf(f.ResyncEvery == 0 || f.ResyncEvery >= time.Minute && f.ResyncEvery <= maxResyncEvery,
 		"--resync-every: %v is neither 0 nor in 1m to 720h", f.ResyncEvery)
 	all.wantf(tables == "" || data.Ledger != noLedger, "--%s: requires a ledger", flag)
@@ -192,12 +190,8 @@ func (c *followCmd) Run(ctx context.Context, std stdio) (err error) {
 
 // watch serves metrics and health, and looks at the source, until end is called.
 func (c *followCmd) watch(
-	ctx context.Context,
-	control *accessControl,
-	d *data,
-	r *activity.Recorder,
-	f *follow.Follower,
-	log *slog.Logger,
+	ctx context.Context, control *accessControl, d *data,
+	r *activity.Recorder, f *follow.Follower, log *slog.Logger,
 ) (end func() error, err error) {
 	sources := func() []follow.Status { return follow.Statuses(r, f) }
 	halt, err := c.Monitor.serve(ctx, control, &c.Data, d, sources, log)
@@ -235,10 +229,9 @@ func (c *followCmd) release(ctx context.Context, r *activity.Recorder, std stdio
 	if err := r.Release(ctx, kind); err != nil {
 		return fmt.Errorf("follow: %w", err)
 	}
+	name := "feedfilter_" + c.Source.SourceName
 	std.note(kind + " is an ordinary kind now. If no kind of the source is followed, run on it: " +
-		"SELECT pg_drop_replication_slot('feedfilter_" + c.Source.SourceName +
-		"'); DROP PUBLICATION IF EXISTS feedfilter_" +
-		c.Source.SourceName)
+		"SELECT pg_drop_replication_slot('" + name + "'); DROP PUBLICATION IF EXISTS " + name)
 	return nil
 }
 
@@ -269,7 +262,9 @@ func (c *followCmd) report(ctx context.Context, std stdio) error {
 
 // makeFollower makes what follows a source in this process, if something does: a follower, or a
 // receiver of events that come by HTTP. It returns what tells of all sources.
-func (r *running) makeFollower() (events *follow.Receiver, sources func() []follow.Status, err error) {
+func (r *running) makeFollower() (
+	events *follow.Receiver, sources func() []follow.Status, err error,
+) {
 	recorder := r.data.recorder
 	if recorder == nil {
 		return nil, nil, nil // without a ledger, nothing is followed
@@ -304,10 +299,10 @@ func (r *running) follow(ctx context.Context) {
 		for ctx.Err() == nil {
 			if err := r.follower.Run(ctx); err != nil {
 				r.log.ErrorContext(
-					ctx, "stopped following the source", "error", err, "again_in", stoppedPause.String(),
+					ctx, "stopped following the source",
+					"error", err, "again_in", stoppedPause.String(),
 					"effect", "feeds lack all that the app writes from now on, of all tables and users",
-					"do",
-					"correct what the error names, then run follow --resync: see docs/FOLLOW.md",
+					"do", "correct what the error names, then run follow --resync: see docs/FOLLOW.md",
 				)
 			}
 			select {

@@ -35,8 +35,8 @@ func (c *healthCmd) Check(context.Context) error {
 	all.wantf(c.URL == nil, "--url: has another name: --server")
 	all.wantf(c.Wait >= 0, "--wait: %v is below 0", c.Wait)
 	all.wantf(
-		c.Timeout > 0 && c.Timeout <= maxHealthTimeout, "--timeout: %v is not above 0 and up to %v",
-		c.Timeout, maxHealthTimeout,
+		c.Timeout > 0 && c.Timeout <= maxHealthTimeout,
+		"--timeout: %v is not above 0 and up to %v", c.Timeout, maxHealthTimeout,
 	)
 	return all.err()
 }

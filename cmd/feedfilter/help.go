@@ -21,11 +21,13 @@ Exit status:
   128 + n  Signal n ended the command: 130 is SIGINT, 143 SIGTERM.
 `
 
-const description = "Filters feeds: users block each other, hide, like and see posts, and a feed check " +
-	"tells which of hundreds of candidates a viewer must not see.\n\n" +
-	"Every flag of a command that has --config can also be set in the environment, as FEEDFILTER_<FLAG>, " +
-	"or in a JSON file of flags by name. A flag overrides the environment, and the environment overrides the file. " +
-	"Unknown names are refused. In the file, a command takes flags of serve, and its own; in the environment, those of all commands."
+const description = "Filters feeds: users block each other, hide, like and see posts, and " +
+	"a feed check tells which of hundreds of candidates a viewer must not see.\n\n" +
+	"Every flag of a command that has --config can also be set in the environment, " +
+	"as FEEDFILTER_<FLAG>, or in a JSON file of flags by name. " +
+	"A flag overrides the environment, and the environment overrides the file. " +
+	"Unknown names are refused. In the file, a command takes flags of serve, and its own; " +
+	"in the environment, those of all commands."
 
 // helpText holds the help of flags and arguments by the names that the tags use, each below a line
 // "# <name>". It also holds what the help of a command says below its summary, below a line
@@ -82,9 +84,8 @@ func flagHelp() kong.Option { //nolint:ireturn // the type that kong takes
 			case *kong.Node:
 				of.Detail = cmp.Or(of.Detail, texts[of.FullPath()])
 				if lines := shown[of.Path()]; len(lines) > 0 {
-					of.Detail = strings.TrimSpace(
-						of.Detail + "\n\nExamples:\n\n    " + strings.Join(lines, "\n    "),
-					)
+					list := strings.Join(lines, "\n    ")
+					of.Detail = strings.TrimSpace(of.Detail + "\n\nExamples:\n\n    " + list)
 				}
 				return next(putText(&of.Help, texts))
 			default:
@@ -112,9 +113,8 @@ func putText(help *string, texts map[string]string) error {
 // explains flags that a command shares with serve: below the command's own.
 func printHelp(options kong.HelpOptions, command *kong.Context) error {
 	flags := command.Model.Flags
-	all := flags[slices.IndexFunc(flags, func(f *kong.Flag) bool {
-		return f.Name == settings.HelpAllFlag
-	})]
+	isAll := func(f *kong.Flag) bool { return f.Name == settings.HelpAllFlag }
+	all := flags[slices.IndexFunc(flags, isAll)]
 	asked := slices.ContainsFunc(command.Path, func(part *kong.Path) bool { return part.Flag == all })
 	shared := sharedFlags(cmp.Or(command.Selected(), command.Model.Node), command.Model.Children[0])
 	names := make([]string, 0, len(shared))

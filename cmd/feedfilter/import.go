@@ -34,7 +34,8 @@ type importCmd struct {
 func (c *importCmd) Check(context.Context) error {
 	var all checks
 	all.wantf(
-		c.Batch >= 0 && c.Batch <= fileBatch, "--batch: %d is not in 0 to %d", c.Batch, fileBatch,
+		c.Batch >= 0 && c.Batch <= fileBatch,
+		"--batch: %d is not in 0 to %d", c.Batch, fileBatch,
 	)
 	if c.File != "" { // else another command was chosen
 		all.note(checkFormat(c.File, c.Format))
@@ -106,11 +107,9 @@ func (c *importCmd) record(
 	}
 	from, before := im.Done.Position, im.Done.Imported
 	if from.Offset > 0 {
-		std.note(
-			fmt.Sprintf(
-				"continuing %s at line %d, after %d activities", im.Source.Name, from.Line, before,
-			),
-		)
+		std.note(fmt.Sprintf(
+			"continuing %s at line %d, after %d activities", im.Source.Name, from.Line, before,
+		))
 	}
 	start, far := time.Now(), newProgress(std, "MiB")
 	im.Advance = func(offset int64) { far.show(int(offset>>20), int(im.Source.Size>>20)) }
@@ -128,11 +127,12 @@ func (c *importCmd) record(
 		case im.Source.ID == "":
 			then = ", and the import cannot be continued"
 		case skippable:
-			then = "; to continue, correct the line, or skip bad ones with --on-error skip, and run the same command again"
+			then = "; to continue, correct the line, or skip bad ones with --on-error skip, " +
+				"and run the same command again"
 		}
 		return fmt.Errorf(
-			"%w; %d activities before line %d are imported%s", err, done.Imported, done.Position.Line,
-			then,
+			"%w; %d activities before line %d are imported%s",
+			err, done.Imported, done.Position.Line, then,
 		)
 	}
 	warn(im, caveat, std)
@@ -146,8 +146,8 @@ func (c *importCmd) record(
 			Windowed  int     `json:"windowed"`
 			Seconds   float64 `json:"seconds"`
 		}{
-			done.Imported, done.Changed, done.Skipped, done.Ended, done.OverLimit, im.Windowed,
-			took.Seconds(),
+			done.Imported, done.Changed, done.Skipped, done.Ended, done.OverLimit,
+			im.Windowed, took.Seconds(),
 		})
 	} else {
 		_, err = fmt.Fprintf(std.out, "imported %d activities (%d changed, %d skipped) in %v, %.0f/s\n",
@@ -166,17 +166,15 @@ func (c *importCmd) record(
 // warn reports activities that were not recorded, or that other processes will not see.
 func warn(im *importer.Import, caveat string, std stdio) {
 	if im.Windowed > 0 && caveat != "" {
-		std.note(
-			fmt.Sprintf("warning: %d activities are of kinds with a window, and %s", im.Windowed, caveat),
-		)
+		std.note(fmt.Sprintf(
+			"warning: %d activities are of kinds with a window, and %s", im.Windowed, caveat,
+		))
 	}
 	if n := im.Done.OverLimit; n > 0 {
-		std.note(
-			fmt.Sprintf(
-				"warning: %d activities were not recorded: their users have reached the limit of the kind",
-				n,
-			),
-		)
+		std.note(fmt.Sprintf(
+			"warning: %d activities were not recorded: their users have reached the limit of the kind",
+			n,
+		))
 	}
 	if n := im.Done.Ended; n > 0 {
 		std.note(fmt.Sprintf("%d of the skipped lines have an until in the past", n))
@@ -202,10 +200,12 @@ func (c *importCmd) caveat(d *data) string {
 	case d.redis != nil || d.ledger == nil || !d.ledger.Shared():
 		return ""
 	case d.windows == nil:
-		return "are lost: another feedfilter uses the data directory; record them through it, or import them with --redis"
+		return "are lost: another feedfilter uses the data directory; " +
+			"record them through it, or import them with --redis"
 	default:
 		return fmt.Sprintf(
-			"are in the data directory %s: only a service with this --data-dir and without --redis has them",
+			"are in the data directory %s: "+
+				"only a service with this --data-dir and without --redis has them",
 			c.Data.DataDir,
 		)
 	}

@@ -37,30 +37,25 @@ func (c *importSetsCmd) record(
 	}).Run(ctx)
 	if err := causeOr(ctx, err); err != nil {
 		return fmt.Errorf(
-			"%w; %d members imported so far: correct this, and run the same command again", err,
-			sum.Changed,
+			"%w; %d members imported so far: correct this, and run the same command again",
+			err, sum.Changed,
 		)
 	}
 	if sum.OverLimit > 0 {
-		std.note(
-			fmt.Sprintf(
-				"warning: %d members were not recorded: their users have reached the limit of the kind",
-				sum.OverLimit,
-			),
-		)
+		std.note(fmt.Sprintf(
+			"warning: %d members were not recorded: their users have reached the limit of the kind",
+			sum.OverLimit,
+		))
 	}
 	took := time.Since(start)
-	_, err = fmt.Fprintf(
-		std.out,
-		"imported %d members of %d sets (%d changed, %d undone meanwhile, %d skipped) in %v, %.0f/s\n",
-		sum.Read, sum.Groups, sum.Changed, sum.Undone, sum.Skipped, took.Round(time.Millisecond),
-		float64(sum.Read)/took.Seconds(),
-	)
+	_, err = fmt.Fprintf(std.out, "imported %d members of %d sets "+
+		"(%d changed, %d undone meanwhile, %d skipped) in %v, %.0f/s\n",
+		sum.Read, sum.Groups, sum.Changed, sum.Undone, sum.Skipped,
+		took.Round(time.Millisecond), float64(sum.Read)/took.Seconds())
 	switch {
 	case sum.Groups == 0:
-		err = errors.Join(
-			err, errors.New("found no sets: check --keys, and the database number in --from"),
-		)
+		none := errors.New("found no sets: check --keys, and the database number in --from")
+		err = errors.Join(err, none)
 	case sum.Read > 0 && sum.Skipped == sum.Read:
 		err = errors.Join(err, fmt.Errorf("all %d members were skipped", sum.Read))
 	}

@@ -22,8 +22,8 @@ type insideFlags struct {
 // Check implements [settings.Checker] for the commands that embed the flags.
 func (f *insideFlags) Check(ctx context.Context) error {
 	var all checks
-	all.wantf(f.Service.Server != "" || f.Data.Redis != "",
-		"--redis or --server: required, because without --redis the pages are in the process of the service")
+	all.wantf(f.Service.Server != "" || f.Data.Redis != "", "--redis or --server: required, "+
+		"because without --redis the pages are in the process of the service")
 	all.note(f.Service.Check(ctx))
 	all.note(f.Data.Check(ctx))
 	all.note(f.Data.checkFiles())
@@ -67,9 +67,11 @@ func (f *serviceFlags) with(
 	if err := d.pingRedis(ctx); err != nil {
 		return err
 	}
-	c, halt, err := inProcess(httpapi.New(httpapi.Config{ //nolint:contextcheck // requests have their own
+	//nolint:contextcheck // requests have their own
+	handler := httpapi.New(httpapi.Config{
 		Activities: d.activities, Logger: log, Timeout: inProcessTimeout,
-	}), log)
+	})
+	c, halt, err := inProcess(handler, log)
 	if err != nil {
 		return err
 	}

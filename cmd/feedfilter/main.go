@@ -69,8 +69,7 @@ func main() {
 
 // run runs the command in args, prints its error on std.err, and returns the exit code.
 func run(args []string, std stdio) int {
-	// services reload at SIGHUP and other commands ignore it, so it must not end the process
-	hangups()
+	hangups() // SIGHUP must not end the process: services reload, other commands ignore it
 	ctx, stop := untilSignal(context.Background())
 	defer stop()
 	err := execute(ctx, args, std)
@@ -154,11 +153,10 @@ func invoke(ctx context.Context, args []string, std stdio) (*invocation, error) 
 		return nil, err
 	}
 	words := meant(args)
-	if len(words) > 0 &&
-		slices.Contains([]string{"inspect", "rebuild", "scrub", "hash-id", "bench"}, words[0]) {
-		return nil, usageError{
-			fmt.Errorf("%[1]s is not a command: use feedfilter debug %[1]s", words[0]),
-		}
+	debug := []string{"inspect", "rebuild", "scrub", "hash-id", "bench"}
+	if len(words) > 0 && slices.Contains(debug, words[0]) {
+		err := fmt.Errorf("%[1]s is not a command: use feedfilter debug %[1]s", words[0])
+		return nil, usageError{err}
 	}
 	command, err := settings.Parse(ctx, parser, envPrefix, words, tokenVariable)
 	if err != nil {

@@ -52,12 +52,8 @@ func (f *monitorFlags) open(
 
 // serve answers with metrics and probes until halt is called.
 func (f *monitorFlags) serve(
-	ctx context.Context,
-	control *accessControl,
-	data *dataFlags,
-	d *data,
-	sources func() []follow.Status,
-	log *slog.Logger,
+	ctx context.Context, control *accessControl, data *dataFlags, d *data,
+	sources func() []follow.Status, log *slog.Logger,
 ) (halt func() error, err error) {
 	listeners, err := listenAll(ctx, metricsFlag, f.MetricsAddr, 0o660)
 	if err != nil {
@@ -78,10 +74,10 @@ func (f *monitorFlags) serve(
 	for _, l := range listeners {
 		log.InfoContext(ctx, "metrics", "addr", l.Addr().String())
 		go func() {
-			if err := server.Serve(control.listener(limit.listener(l))); !errors.Is(err, http.ErrServerClosed) {
-				log.ErrorContext(
-					ctx, "no metrics any more", "error", fmt.Errorf("serve on %s: %w", l.Addr(), err),
-				)
+			err := server.Serve(control.listener(limit.listener(l)))
+			if !errors.Is(err, http.ErrServerClosed) {
+				err = fmt.Errorf("serve on %s: %w", l.Addr(), err)
+				log.ErrorContext(ctx, "no metrics any more", "error", err)
 			}
 		}()
 	}

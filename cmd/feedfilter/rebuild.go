@@ -37,11 +37,14 @@ type rebuildCmd struct {
 
 // Check implements [settings.Checker].
 func (c *rebuildCmd) Check(ctx context.Context) error {
-	given := slices.DeleteFunc([]bool{c.Page != nil, c.User != "", c.All}, func(given bool) bool {
-		return !given
-	})
-	if len(given) != 1 {
-		return fmt.Errorf("--page, --user or --all: %d given, want one", len(given))
+	given := 0
+	for _, is := range []bool{c.Page != nil, c.User != "", c.All} {
+		if is {
+			given++
+		}
+	}
+	if given != 1 {
+		return fmt.Errorf("--page, --user or --all: %d given, want one", given)
 	}
 	return c.insideFlags.Check(ctx)
 }
@@ -82,9 +85,8 @@ func (c *rebuildCmd) Run(ctx context.Context, std stdio) error {
 
 func (a rebuiltAnswer) text(w io.Writer) error {
 	took := time.Duration(a.Seconds * float64(time.Second)).Round(time.Millisecond)
-	_, err := fmt.Fprintf(
-		w, "rebuilt %d pages with %d keys (%d bytes) in %v\n", a.Rebuilt, a.Keys, a.Bytes, took,
-	)
+	_, err := fmt.Fprintf(w, "rebuilt %d pages with %d keys (%d bytes) in %v\n",
+		a.Rebuilt, a.Keys, a.Bytes, took)
 	return err
 }
 
@@ -103,20 +105,18 @@ func (c *rebuildCmd) rebuild(
 	var gone error // why one of these was not rebuilt
 	var group errgroup.Group
 	group.SetLimit(rebuiltAtOnce)
+	mostLeft := cmp.Or(c.maxLeft, maxLeft)
 	for page := range pages {
 		mu.Lock()
-		more := ctx.Err() == nil && answer.Rebuilt+answer.Failed < n &&
-			left < cmp.Or(c.maxLeft, maxLeft)
+		more := ctx.Err() == nil && answer.Rebuilt+answer.Failed < n && left < mostLeft
 		mu.Unlock()
 		if !more {
 			break
 		}
 		group.Go(func() error {
 			var rebuilt inspect.Rebuilt
-			err := post(
-				ctx, s, nil, &rebuilt, "v1", "ops", "pages", strconv.FormatUint(uint64(page), 10),
-				"rebuild",
-			)
+			number := strconv.FormatUint(uint64(page), 10)
+			err := post(ctx, s, nil, &rebuilt, "v1", "ops", "pages", number, "rebuild")
 			mu.Lock()
 			defer mu.Unlock()
 			switch {

@@ -93,9 +93,11 @@ func (r *reloader) fixed(changed []changedSetting, next *invocation) []string {
 			names = append(names, c.Setting)
 		}
 	}
+	if slices.Contains(names, "kinds") {
+		return names
+	}
 	kinds, err := next.commands.Serve.Data.kinds()
-	if (err != nil || !slices.EqualFunc(kinds.All(), r.kinds.All(), activity.Kind.Equal)) &&
-		!slices.Contains(names, "kinds") {
+	if err != nil || !slices.EqualFunc(kinds.All(), r.kinds.All(), activity.Kind.Equal) {
 		names = append(names, "kinds") // the content of the file has changed
 	}
 	return names

@@ -109,9 +109,8 @@ func (c *reshapeCmd) ask(
 		}
 		far.show(int(int64(s.Reshaped)*int64(s.Pages)/int64(s.Homes)), int(s.Pages))
 		if !s.Reshaping && s.SharedPages != int(pages) {
-			return false, fmt.Errorf(
-				"the service stopped the reshape: %s", cmp.Or(s.Trouble, "it was restarted"),
-			)
+			why := cmp.Or(s.Trouble, "it was restarted")
+			return false, fmt.Errorf("the service stopped the reshape: %s", why)
 		}
 		if s.Reshaping && s.Trouble != troubled && s.Trouble != "" {
 			far.std.note("the service waits: " + s.Trouble)

@@ -44,9 +44,8 @@ func (c *scrubCmd) Run(ctx context.Context, std stdio) error {
 			"scrub: %w; %d of %d pages were checked%s", err, done.Done, done.All, continues,
 		)
 	}
-	if err := c.Result.write(std, done, func(w io.Writer) error {
-		return scrubText(w, done)
-	}); err != nil {
+	text := func(w io.Writer) error { return scrubText(w, done) }
+	if err := c.Result.write(std, done, text); err != nil {
 		return err
 	}
 	return scrubVerdict(done)

@@ -30,8 +30,7 @@ const (
 // timeouts limit how long a client may keep a connection waiting. Handlers that stream extend
 // their own deadlines.
 type timeouts struct {
-	// from the start of a request or connection to the end of the request's header
-	header time.Duration
+	header time.Duration // from the start of a request or connection to the end of the header
 	read   time.Duration // from there to the end of its body
 	write  time.Duration // from the end of the header to the end of the answer
 	idle   time.Duration // between two requests
@@ -66,8 +65,8 @@ func (c *serveCmd) Check(ctx context.Context) error {
 	var all checks
 	all.wantf(c.ShutdownTimeout >= 0, "--shutdown-timeout: %v is negative", c.ShutdownTimeout)
 	all.wantf(
-		c.MaxRequests >= 1 && c.MaxRequests <= highestLimit, "--max-requests: %d is not in 1 to %d",
-		c.MaxRequests, highestLimit,
+		c.MaxRequests >= 1 && c.MaxRequests <= highestLimit,
+		"--max-requests: %d is not in 1 to %d", c.MaxRequests, highestLimit,
 	)
 	all.wantf(c.MaxConnections >= 1 && c.MaxConnections <= highestLimit,
 		"--max-connections: %d is not in 1 to %d", c.MaxConnections, highestLimit)
@@ -122,8 +121,8 @@ func reserveHeap() []byte {
 // shutdown stops accepting requests, and waits for those in flight.
 func (c *serveCmd) shutdown(ctx context.Context, server *http.Server, log *slog.Logger) error {
 	log.InfoContext(
-		ctx, "shutting down", "cause", context.Cause(ctx).Error(), "timeout",
-		c.ShutdownTimeout.String(),
+		ctx, "shutting down",
+		"cause", context.Cause(ctx).Error(), "timeout", c.ShutdownTimeout.String(),
 	)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.ShutdownTimeout)
 	defer cancel()
@@ -140,6 +139,7 @@ func (c *serveCmd) shutdown(ctx context.Context, server *http.Server, log *slog.
 // newServer returns a server for HTTP/1.1, and for HTTP/2 with and without TLS, which gRPC
 // requires.
 func newServer(handler http.Handler, log *slog.Logger, t timeouts) *http.Server {
+	failures := throttled{log.Handler(), access.NewThrottle()}
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(true)
 	protocols.SetHTTP2(true)
@@ -148,15 +148,14 @@ func newServer(handler http.Handler, log *slog.Logger, t timeouts) *http.Server 
 		Handler:   handler,
 		Protocols: protocols,
 		HTTP2: &http.HTTP2Config{
-			MaxReceiveBufferPerConnection: maxUnread, MaxReceiveBufferPerStream: maxUnread / 4,
-			// the write timeout ends a stream only if its connection takes bytes
+			MaxReceiveBufferPerConnection: maxUnread,
+			MaxReceiveBufferPerStream:     maxUnread / 4,
+			// The write timeout ends a stream only if its connection takes bytes.
 			WriteByteTimeout: t.write,
 		},
-		ConnContext: withConnection,
-		ConnState:   noteState,
-		ErrorLog: slog.NewLogLogger(
-			throttled{log.Handler(), access.NewThrottle()}, slog.LevelWarn,
-		),
+		ConnContext:       withConnection,
+		ConnState:         noteState,
+		ErrorLog:          slog.NewLogLogger(failures, slog.LevelWarn),
 		ReadHeaderTimeout: t.header,
 		ReadTimeout:       t.read,
 		WriteTimeout:      t.write,
@@ -196,8 +195,7 @@ func logListening(ctx context.Context, log *slog.Logger, addr net.Addr, d *data)
 	if addr.Network() == "unix" {
 		where = unixScheme + where
 	}
-	line.Add(
-		"addr", where, "ledger_pages", d.activities.Inside().Identity().Pages, "page_store", pages,
-	)
+	shared := d.activities.Inside().Identity().Pages
+	line.Add("addr", where, "ledger_pages", shared, "page_store", pages)
 	_ = log.Handler().Handle(ctx, line) // an error cannot be reported
 }

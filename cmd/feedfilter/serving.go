@@ -93,13 +93,11 @@ func (r *running) open(ctx context.Context, std stdio) (err error) {
 	if err := r.trace(ctx); err != nil {
 		return err
 	}
-	// otherwise dependencies that use package log would write to standard error
-	slog.SetDefault(r.log)
+	slog.SetDefault(r.log) // dependencies that use package log write to it
 	r.Data.afterTimeout = r.AfterTimeout
 	r.Data.followedWithin = cmp.Or(r.FollowedWithin, -1) // 0: never
-	if r.data, err = r.Data.open(ctx, r.log, func(d *data) error {
-		return r.Data.keepPages(ctx, d, r.log)
-	}); err != nil {
+	keep := func(d *data) error { return r.Data.keepPages(ctx, d, r.log) }
+	if r.data, err = r.Data.open(ctx, r.log, keep); err != nil {
 		return err
 	}
 	r.onClose(r.data.close)
@@ -120,10 +118,11 @@ func (r *running) open(ctx context.Context, std stdio) (err error) {
 // listen creates the handlers and listens.
 func (r *running) listen(ctx context.Context) (err error) {
 	//nolint:contextcheck // Close ends it
-	r.sampler, err = sampler.New(
-		r.data.recorder,
-		sampler.Config{Rate: r.Watch.SampleRate, Logger: r.log, HashID: r.control.access.IDs.Hash},
-	)
+	r.sampler, err = sampler.New(r.data.recorder, sampler.Config{
+		Rate:   r.Watch.SampleRate,
+		Logger: r.log,
+		HashID: r.control.access.IDs.Hash,
+	})
 	if err != nil {
 		return err
 	}
@@ -187,9 +186,8 @@ func (r *running) serve(ctx context.Context, hup <-chan os.Signal, chosen *invoc
 	served := make(chan error, len(r.listeners))
 	for _, l := range r.listeners {
 		go func() {
-			served <- fmt.Errorf(
-				"serve on %s: %w", l.Addr(), server.Serve(r.control.listener(r.limit.listener(l))),
-			)
+			err := server.Serve(r.control.listener(r.limit.listener(l)))
+			served <- fmt.Errorf("serve on %s: %w", l.Addr(), err)
 		}()
 	}
 	r.logRedis(ctx)

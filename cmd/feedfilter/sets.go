@@ -40,9 +40,8 @@ func (f *setsFlags) Check(context.Context) error {
 func (f *setsFlags) servers() (*redisurl.Servers, error) {
 	servers, err := redisurl.Parse(f.From)
 	if err == nil && servers.Managed != nil {
-		err = errors.New(
-			"elasticache:// is not supported: give the cache's endpoint as rediss:// or rediss+cluster://",
-		)
+		err = errors.New("elasticache:// is not supported: " +
+			"give the cache's endpoint as rediss:// or rediss+cluster://")
 	}
 	if err != nil {
 		return nil, fmt.Errorf("--from: %w", err)
@@ -67,9 +66,9 @@ func (f *setsFlags) use(
 		err = do(ctx, std, sets, service)
 	}
 	if sets.Others > 0 {
-		std.note(
-			fmt.Sprintf("warning: skipped %d keys that are neither sets nor sorted sets", sets.Others),
-		)
+		std.note(fmt.Sprintf(
+			"warning: skipped %d keys that are neither sets nor sorted sets", sets.Others,
+		))
 	}
 	if err != nil {
 		err = fmt.Errorf("%s: %w", what, err)
@@ -83,7 +82,7 @@ func (f *setsFlags) service(ctx context.Context) (*migrate.Service, error) {
 	if err != nil {
 		return nil, err
 	}
-	// without retries: a wrong address must fail at once
+	// A wrong address must fail at once, so this call has no retries.
 	kind, err := migrate.FindKind(ctx, once, f.Kind)
 	if err != nil {
 		return nil, err

@@ -26,7 +26,7 @@ type tokenCmds struct {
 }
 
 type tokenNewCmd struct {
-	Name string `help:"${token_name}"                                            placeholder:"NAME"     required:""`
+	Name     string         `help:"${token_name}"                                            placeholder:"NAME"     required:""`
 	Scope    []access.Scope `enum:"feed:read,activity:write,source:write,ops:read,ops:write" help:"${token_scope}"  placeholder:"SCOPE" required:""`
 	TTL      time.Duration  `help:"${token_ttl}"                                             placeholder:"DURATION"`
 	Rate     access.Rate    `help:"${token_rate}"                                            placeholder:"RATE"`
@@ -132,8 +132,8 @@ func (c *tokenRemoveCmd) Run(_ context.Context, std stdio) error {
 	}
 	if len(file.Tokens) == 0 {
 		return fmt.Errorf(
-			"--auth-file %s: this is the last token, and a service requires one: add another token first",
-			c.AuthFile,
+			"--auth-file %s: this is the last token, and a service requires one: "+
+				"add another token first", c.AuthFile,
 		)
 	}
 	return writeTokens(c.AuthFile, file, std)

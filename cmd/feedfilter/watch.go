@@ -19,10 +19,12 @@ type watchFlags struct {
 func (f *watchFlags) Check(context.Context) error {
 	var all checks
 	all.wantf(
-		f.SampleRate >= 0 && f.SampleRate <= 1, "--sample-rate: %g is not in 0 to 1", f.SampleRate,
+		f.SampleRate >= 0 && f.SampleRate <= 1,
+		"--sample-rate: %g is not in 0 to 1", f.SampleRate,
 	)
 	all.wantf(
-		f.TraceSample >= 0 && f.TraceSample <= 1, "--trace-sample: %g is not in 0 to 1", f.TraceSample,
+		f.TraceSample >= 0 && f.TraceSample <= 1,
+		"--trace-sample: %g is not in 0 to 1", f.TraceSample,
 	)
 	if f.TraceEndpoint != "" {
 		err := (&tracing.Config{Endpoint: f.TraceEndpoint}).Check()

@@ -20,7 +20,7 @@ func (f *dataFlags) keepPages(ctx context.Context, d *data, log *slog.Logger) er
 	if !ok {
 		return nil
 	}
-	// if the ledger is elsewhere, the directory may not exist
+	// If the ledger is elsewhere, the directory may not exist.
 	if err := os.MkdirAll(f.DataDir, 0o700); err != nil {
 		return fmt.Errorf("--data-dir: %w", err)
 	}
@@ -49,8 +49,8 @@ func (f *dataFlags) keepPages(ctx context.Context, d *data, log *slog.Logger) er
 		)
 	case r.Damaged > 0:
 		return fmt.Errorf(
-			"%d pages of the filter are damaged: start again to continue without them: %w", r.Damaged,
-			r.Damage,
+			"%d pages of the filter are damaged: start again to continue without them: %w",
+			r.Damaged, r.Damage,
 		)
 	}
 	return nil
@@ -70,13 +70,13 @@ func (f *dataFlags) checkSort() error {
 	switch {
 	case f.Ledger == noLedger && has(ledgerFile):
 		return fmt.Errorf(
-			"%s has a ledger (%s), which --ledger none does not use: give another --data-dir", f.DataDir,
-			ledgerFile,
+			"%s has a ledger (%s), which --ledger none does not use: give another --data-dir",
+			f.DataDir, ledgerFile,
 		)
 	case f.Ledger != noLedger && has(filterFile):
 		return fmt.Errorf(
-			"%s has a filter without a ledger (%s): give --ledger none, or another --data-dir", f.DataDir,
-			filterFile,
+			"%s has a filter without a ledger (%s): give --ledger none, or another --data-dir",
+			f.DataDir, filterFile,
 		)
 	}
 	return nil

@@ -60,9 +60,8 @@ func (b *Blocks) write(ctx context.Context, user, target, method string) error {
 		} else {
 			tx.SRem(ctx, b.Keys+user, target)
 		}
-		note = tx.XAdd(
-			ctx, &redis.XAddArgs{Stream: due, Values: []string{"user", user, "target", target}},
-		)
+		pair := []string{"user", user, "target", target}
+		note = tx.XAdd(ctx, &redis.XAddArgs{Stream: due, Values: pair})
 		return nil
 	})
 	if err != nil {
@@ -82,9 +81,8 @@ func (b *Blocks) Drain(ctx context.Context, age time.Duration) error {
 	if err != nil {
 		return fmt.Errorf("drain: %w", err)
 	}
-	notes, err := b.Sets.XRange(
-		ctx, due, "-", strconv.FormatInt(now.Add(-age).UnixMilli(), 10),
-	).Result()
+	until := strconv.FormatInt(now.Add(-age).UnixMilli(), 10)
+	notes, err := b.Sets.XRange(ctx, due, "-", until).Result()
 	if err != nil {
 		return fmt.Errorf("drain: %w", err)
 	}
@@ -122,8 +120,8 @@ func (b *Blocks) settle(ctx context.Context, user, target string) error {
 		if err := b.call(ctx, http.MethodPut, blockPath(user, target)+until, "", nil); err != nil {
 			return err
 		}
-		if again, err := b.Sets.SIsMember(ctx, b.Keys+user, target).Result(); err != nil ||
-			again == blocked {
+		again, err := b.Sets.SIsMember(ctx, b.Keys+user, target).Result()
+		if err != nil || again == blocked {
 			return err
 		}
 	}
@@ -138,9 +136,8 @@ func (b *Blocks) recorded(ctx context.Context, user, target string) (bool, error
 	var answer struct {
 		Present int `json:"present"`
 	}
-	err = b.call(
-		ctx, http.MethodPost, "/v1/users/"+url.PathEscape(user)+"/preview", string(body), &answer,
-	)
+	path := "/v1/users/" + url.PathEscape(user) + "/preview"
+	err = b.call(ctx, http.MethodPost, path, string(body), &answer)
 	return answer.Present == 1, err
 }
 

@@ -39,8 +39,8 @@ func (b *Blocks) Hidden(
 			log.WarnContext(ctx, "shadow read failed", "error", err)
 		} else if !slices.Equal(hidden, other) {
 			log.WarnContext(
-				ctx, "shadow read differs", "candidates", len(authors), "sets", len(hidden), "feedfilter",
-				len(other),
+				ctx, "shadow read differs",
+				"candidates", len(authors), "sets", len(hidden), "feedfilter", len(other),
 			)
 		}
 		return hidden, nil
@@ -54,7 +54,8 @@ func (b *Blocks) inSets(ctx context.Context, viewer string, authors []string) ([
 	pipe := b.Sets.Pipeline()
 	by, of := make([]*redis.BoolCmd, len(authors)), make([]*redis.BoolCmd, len(authors))
 	for i, author := range authors {
-		by[i], of[i] = pipe.SIsMember(ctx, b.Keys+viewer, author), pipe.SIsMember(ctx, b.Keys+author, viewer)
+		by[i] = pipe.SIsMember(ctx, b.Keys+viewer, author)
+		of[i] = pipe.SIsMember(ctx, b.Keys+author, viewer)
 	}
 	if _, err := pipe.Exec(ctx); err != nil {
 		return nil, err
@@ -78,9 +79,9 @@ func (b *Blocks) filtered(ctx context.Context, viewer string, authors []string) 
 	for i, author := range authors {
 		posts[i] = post{author, author}
 	}
-	body, err := json.Marshal(
-		map[string]any{"viewer": viewer, "posts": posts, "kinds": []string{"block"}},
-	)
+	body, err := json.Marshal(map[string]any{
+		"viewer": viewer, "posts": posts, "kinds": []string{"block"},
+	})
 	if err != nil {
 		return nil, err
 	}

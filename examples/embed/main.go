@@ -42,10 +42,8 @@ func run(ctx context.Context, args []string) (err error) {
 	switch len(args) {
 	case 1:
 		memory := &favfilter.Memory{} // pages of the ledger are built again after a restart
-		file, err := pagefile.Open(
-			ctx, filepath.Join(args[0], "windows.db"), memory, favfilter.PageID.IsValue, seen.Check,
-			c.Logger,
-		)
+		name, keep := filepath.Join(args[0], "windows.db"), favfilter.PageID.IsValue
+		file, err := pagefile.Open(ctx, name, memory, keep, seen.Check, c.Logger)
 		if err != nil {
 			return err
 		}
@@ -76,7 +74,8 @@ func run(ctx context.Context, args []string) (err error) {
 }
 
 func show(ctx context.Context, r *activity.Recorder) error {
-	if _, err := r.Record(ctx, []activity.Activity{{User: "1", Kind: "block", Target: "2"}}); err != nil {
+	block := activity.Activity{User: "1", Kind: "block", Target: "2"}
+	if _, err := r.Record(ctx, []activity.Activity{block}); err != nil {
 		return err
 	}
 	var text bytes.Buffer

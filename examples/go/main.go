@@ -32,9 +32,8 @@ func main() {
 }
 
 func run(ctx context.Context, service string) error {
-	c, err := client.New(
-		service, client.Options{Token: client.StaticToken(os.Getenv("FEEDFILTER_TOKEN"))},
-	)
+	token := client.StaticToken(os.Getenv("FEEDFILTER_TOKEN"))
+	c, err := client.New(service, client.Options{Token: token})
 	if err != nil {
 		return err
 	}
@@ -49,9 +48,10 @@ func run(ctx context.Context, service string) error {
 	if err := checkFeed(ctx, c, "p9"); err != nil {
 		return err
 	}
-	why, err := c.Explain(
-		ctx, client.ExplainRequest{Viewer: blocked, Post: client.Post{ID: "p1", Author: viewer}},
-	)
+	why, err := c.Explain(ctx, client.ExplainRequest{
+		Viewer: blocked,
+		Post:   client.Post{ID: "p1", Author: viewer},
+	})
 	if err != nil {
 		return err
 	}

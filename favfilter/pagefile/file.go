@@ -135,8 +135,8 @@ func (f *File) open(ctx context.Context, file string) (err error) {
 	if f.db, err = openDatabase(ctx, f.name); err == nil {
 		err = f.load(ctx)
 	}
-	if failed, ok := errors.AsType[*sqlite.Error](err); ok &&
-		failed.Code() == sqlite3.SQLITE_IOERR_SHMSIZE {
+	failed, ok := errors.AsType[*sqlite.Error](err)
+	if ok && failed.Code() == sqlite3.SQLITE_IOERR_SHMSIZE {
 		return fmt.Errorf("no space left on the disk: free some: %w", err)
 	}
 	if isDamage(err) && ctx.Err() == nil {
@@ -243,8 +243,8 @@ func (f *File) round(ctx context.Context) error {
 	}
 	aside, failed := f.startAnew(ctx)
 	f.log.ErrorContext(
-		ctx, "page file is damaged, starting a new one", "file", f.name, "set_aside", aside, "error",
-		err,
+		ctx, "page file is damaged, starting a new one",
+		"file", f.name, "set_aside", aside, "error", err,
 	)
 	if failed != nil {
 		return failed

@@ -43,7 +43,8 @@ const (
 	// The row of a changed page keeps its length, and SQLite writes only the parts that differ.
 	// (INSERT OR REPLACE would write the whole row.)
 	upsertSQL = `INSERT INTO pages (number, part, expires, bits, marks) VALUES (?, ?, ?, ?, ?)
-		ON CONFLICT (number, part) DO UPDATE SET expires = excluded.expires, bits = excluded.bits, marks = excluded.marks`
+		ON CONFLICT (number, part) DO UPDATE SET
+			expires = excluded.expires, bits = excluded.bits, marks = excluded.marks`
 	removeSQL = `DELETE FROM pages WHERE number = ? AND part = ?`
 )
 
@@ -91,7 +92,8 @@ func openDatabase(ctx context.Context, file string) (*database, error) {
 // start creates the table if there is none.
 func (d *database) start(ctx context.Context) error {
 	var id, version, objects int
-	err := d.db.QueryRowContext(ctx, `SELECT application_id, user_version, (SELECT count(*) FROM sqlite_schema)
+	err := d.db.QueryRowContext(ctx, `SELECT application_id, user_version,
+			(SELECT count(*) FROM sqlite_schema)
 		FROM pragma_application_id, pragma_user_version`).Scan(&id, &version, &objects)
 	switch {
 	case err != nil:
@@ -122,10 +124,8 @@ func (d *database) create(ctx context.Context) error {
 		return err
 	}
 	return d.transaction(ctx, func(tx *sql.Tx) error {
-		_, err := tx.ExecContext(ctx, schemaSQL+
-			fmt.Sprintf(
-				`; PRAGMA application_id = %d; PRAGMA user_version = %d`, applicationID, formatVersion,
-			))
+		const mark = `; PRAGMA application_id = %d; PRAGMA user_version = %d`
+		_, err := tx.ExecContext(ctx, schemaSQL+fmt.Sprintf(mark, applicationID, formatVersion))
 		return err
 	})
 }
@@ -176,9 +176,8 @@ func (d *database) write(ctx context.Context, rows []row) error {
 				if !r.expires.IsZero() {
 					expires = r.expires.UnixMicro()
 				}
-				_, err = upsert.ExecContext(
-					ctx, r.id.Number, r.id.Part, expires, r.bits, append([]byte{}, r.collisions...),
-				)
+				collisions := append([]byte{}, r.collisions...)
+				_, err = upsert.ExecContext(ctx, r.id.Number, r.id.Part, expires, r.bits, collisions)
 			}
 			if err != nil {
 				return err

@@ -111,9 +111,8 @@ func (s *Store) applied(c change, cmd *redis.Cmd) bool {
 		res.Cleared = uint8(cleared)
 	case state == "ok":
 		for _, letter := range []byte(outcomes) {
-			res.Outcomes = append(
-				res.Outcomes, favfilter.Outcome(1+strings.IndexByte(outcomeLetters, letter)),
-			)
+			outcome := favfilter.Outcome(1 + strings.IndexByte(outcomeLetters, letter))
+			res.Outcomes = append(res.Outcomes, outcome)
 		}
 	case state == "jammed":
 		res.State = favfilter.Jammed

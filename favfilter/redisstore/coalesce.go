@@ -27,9 +27,9 @@ const (
 // A shared read begins after all of its calls have begun, so each call gets every write that was
 // acknowledged before it.
 type coalescer struct {
-	send func(ctx context.Context, all []command) []*redis.Cmd // sends the commands in one pipeline
-	// has an element for each read in progress
-	turns chan struct{}
+	// send sends the commands in one pipeline.
+	send  func(ctx context.Context, all []command) []*redis.Cmd
+	turns chan struct{} // has an element for each read in progress
 
 	mu   sync.Mutex
 	next *sharedRead // waits for its turn, and takes further calls; nil: none

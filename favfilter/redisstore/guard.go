@@ -63,8 +63,9 @@ func Guard(client redis.UniversalClient, log *slog.Logger) *Breakers {
 	all := &Breakers{nodes: make(map[string]weak.Pointer[guard])}
 	if c, ok := client.(*redis.ClusterClient); ok {
 		sometimes := &rate.Sometimes{Interval: reloadPause}
-		// in the background
-		reload := func(ctx context.Context) { sometimes.Do(func() { c.ReloadState(ctx) }) }
+		reload := func(ctx context.Context) {
+			sometimes.Do(func() { c.ReloadState(ctx) }) // reloads in the background
+		}
 		c.OnNewNode(func(node *redis.Client) {
 			node.AddHook(all.add(newGuard(node.Options().Addr, log, reload)))
 		})
@@ -121,15 +122,12 @@ func newGuard(addr string, log *slog.Logger, failed func(context.Context)) *guar
 	log = log.With("addr", addr)
 	return &guard{
 		addr: addr, failed: failed,
-		node: newCircuit(
-			log, isFailure, "a Redis node failed and is left alone for a while", "a Redis node is back",
-		),
-		reads: newCircuit(
-			log, isRefusal, "a Redis node refuses reads", "a Redis node takes reads again",
-		),
-		writes: newCircuit(
-			log, isRefusal, "a Redis node refuses writes", "a Redis node takes writes again",
-		),
+		node: newCircuit(log, isFailure,
+			"a Redis node failed and is left alone for a while", "a Redis node is back"),
+		reads: newCircuit(log, isRefusal,
+			"a Redis node refuses reads", "a Redis node takes reads again"),
+		writes: newCircuit(log, isRefusal,
+			"a Redis node refuses writes", "a Redis node takes writes again"),
 	}
 }
 

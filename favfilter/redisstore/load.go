@@ -22,21 +22,17 @@ func (s *Store) Load(
 	reads := make([]command, 0, 1+len(held))
 	for i, id := range ids {
 		if i == 0 || ids[i-1].Number != id.Number {
-			reads = append(
-				reads, command{page: id.Number, args: append(make([]any, 0, 1+len(ids)-i), "mget")},
-			)
+			args := append(make([]any, 0, 1+len(ids)-i), "mget")
+			reads = append(reads, command{page: id.Number, args: args})
 		}
 		last := &reads[len(reads)-1]
 		last.args = append(last.args, s.key(id, "bits"))
 	}
 	for _, id := range held {
-		reads = append(
-			reads,
-			command{
-				page: id.Number,
-				args: []any{"getrange", s.key(id, "bits"), 0, favfilter.HeaderBytes - 1},
-			},
-		)
+		reads = append(reads, command{
+			page: id.Number,
+			args: []any{"getrange", s.key(id, "bits"), 0, favfilter.HeaderBytes - 1},
+		})
 	}
 	pages := len(ids) + len(held)
 	var cmds []*redis.Cmd

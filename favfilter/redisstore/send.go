@@ -61,9 +61,8 @@ func newScript(name, source string) script {
 // run returns a command that runs the script with the two strings of a page, and room for more
 // arguments.
 func (s *Store) run(sc script, id favfilter.PageID, more int) command {
-	args := append(
-		make([]any, 0, 5+more), "evalsha", sc.sha, 2, s.key(id, "bits"), s.key(id, "regions"),
-	)
+	args := make([]any, 0, 5+more)
+	args = append(args, "evalsha", sc.sha, 2, s.key(id, "bits"), s.key(id, "regions"))
 	return command{page: id.Number, args: args, source: sc.source}
 }
 

@@ -144,8 +144,8 @@ func checkName(name string) error {
 		return fmt.Errorf("filter name %q: not 1 to %d bytes", name, maxNameBytes)
 	}
 	other := func(c rune) bool {
-		return !(c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '-' ||
-			c == '_' || c == '.')
+		return !(c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' ||
+			c == '-' || c == '_' || c == '.')
 	}
 	if strings.ContainsFunc(name, other) {
 		return fmt.Errorf("filter name %q: only letters, digits, '-', '_' and '.'", name)

@@ -51,9 +51,8 @@ func (s *Store) swapRound(ctx context.Context, pending []change) (again []change
 		}
 		*c.result = l.Apply(*c.Batch)
 		if c.result.State == favfilter.Applied && c.result.Version != l.Version {
-			calls = append(
-				calls, s.replaceCall(&favfilter.Replacement{ID: c.ID, Page: l.Page, Seen: l.Version}),
-			)
+			swap := &favfilter.Replacement{ID: c.ID, Page: l.Page, Seen: l.Version}
+			calls = append(calls, s.replaceCall(swap))
 			changed = append(changed, c)
 		}
 	}

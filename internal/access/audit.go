@@ -298,7 +298,7 @@ func (f *auditFile) sync() {
 	if !due {
 		return
 	}
-	// a closed file is already synced
+	// A closed file is already synced.
 	if err := syncAudit(file); err != nil && !errors.Is(err, os.ErrClosed) {
 		f.log.Error("audit log not synced to disk", "error", err)
 	}

@@ -26,14 +26,13 @@ type File struct {
 
 // Entry is one token of a file.
 type Entry struct {
-	// 1 to 64 letters, digits, '-', '_' or '.'; appears in logs
+	// Name is 1 to 64 letters, digits, '-', '_' or '.'. It appears in logs.
 	Name    string    `json:"name"`
 	Hash    string    `json:"hash"`             // see HashToken
 	Scopes  []Scope   `json:"scopes"`           // at least one
 	Expires time.Time `json:"expires,omitzero"` // in RFC 3339; from then on, the token is refused
 	Rate    *float64  `json:"rate,omitempty"`   // requests a second
-	// at once; needs a rate; default: the requests of one second
-	Burst *int `json:"burst,omitempty"`
+	Burst   *int      `json:"burst,omitempty"`  // requests at once; default: those of one second
 }
 
 // ParseFile parses a token file. Its error names all mistakes.

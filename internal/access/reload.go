@@ -25,7 +25,7 @@ const (
 // ReloadStats counts reloads since the start.
 type ReloadStats struct {
 	Reloads uint64 `json:"reloads"` // changes that came into force
-	// changes that were rejected, and times that the files were unreadable
+	// Failures counts changes that were rejected, and times that the files were unreadable.
 	Failures uint64 `json:"failures"`
 	Failing  bool   `json:"failing"` // the last attempt failed, and older contents are in use
 }
@@ -71,8 +71,8 @@ func (r *reloader) Reload(ctx context.Context) error {
 	if err != nil {
 		r.stats.Failures++
 		r.log.ErrorContext(
-			ctx, "reload failed, previous contents stay in force", "what", r.what, "files", r.names,
-			"error", err,
+			ctx, "reload failed, previous contents stay in force",
+			"what", r.what, "files", r.names, "error", err,
 		)
 		return err
 	}

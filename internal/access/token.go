@@ -34,10 +34,13 @@ func HashToken(token string) string {
 }
 
 func parseHash(text string) (d digest, err error) {
+	errForm := errors.New("must be sha256: and 64 hexadecimal digits")
 	digits, ok := strings.CutPrefix(text, hashPrefix)
-	if n, err := hex.Decode(d[:], []byte(digits[:min(len(digits), 2*len(d))])); !ok || err != nil ||
-		n != len(d) || len(digits) != 2*n {
-		return d, errors.New("must be sha256: and 64 hexadecimal digits")
+	if !ok || len(digits) != hex.EncodedLen(len(d)) {
+		return d, errForm
+	}
+	if _, err := hex.Decode(d[:], []byte(digits)); err != nil {
+		return d, errForm
 	}
 	if d == sha256.Sum256(nil) {
 		return d, errors.New("is the hash of an empty token")
@@ -60,9 +63,8 @@ type Token struct {
 
 // Allows reports whether the token has one of the scopes. Without scopes, it returns true.
 func (t *Token) Allows(oneOf ...Scope) bool {
-	return len(oneOf) == 0 || slices.ContainsFunc(oneOf, func(s Scope) bool {
-		return slices.Contains(t.Scopes, s)
-	})
+	has := func(s Scope) bool { return slices.Contains(t.Scopes, s) }
+	return len(oneOf) == 0 || slices.ContainsFunc(oneOf, has)
 }
 
 // Take counts a request and returns 0, if the rate allows it. Otherwise it returns the time until

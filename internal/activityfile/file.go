@@ -112,7 +112,8 @@ func (c Checkpoint) pass(in io.Reader, format string) (hash.Hash, error) {
 	}
 	if c.Format != format {
 		return nil, fmt.Errorf(
-			"an earlier import read the file as %s up to line %d: --restart reads it from the start as %s",
+			"an earlier import read the file as %s up to line %d: "+
+				"--restart reads it from the start as %s",
 			c.Format, c.Position.Line, format,
 		)
 	}
@@ -122,7 +123,8 @@ func (c Checkpoint) pass(in io.Reader, format string) (hash.Hash, error) {
 	}
 	if err != nil || !bytes.Equal(sum.Sum(nil), c.SHA256) {
 		return nil, fmt.Errorf(
-			"the file has changed before line %d, where an earlier import stopped: --restart reads it from the start",
+			"the file has changed before line %d, where an earlier import stopped: "+
+				"--restart reads it from the start",
 			c.Position.Line,
 		)
 	}

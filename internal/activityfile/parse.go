@@ -81,9 +81,9 @@ func (r *Reader) parseCSV(line []byte) (activity.Activity, error) {
 	case err == nil:
 		r.columns = columns
 	case first && len(fields) == 1 && strings.ContainsAny(fields[0], ";\t|"):
-		err = fatalError{
-			errors.New("no commas: columns must be separated by commas, not by semicolons, tabs or bars"),
-		}
+		err = fatalError{errors.New(
+			"no commas: columns must be separated by commas, not by semicolons, tabs or bars",
+		)}
 	case first:
 		err = fatalError{fmt.Errorf("neither a header, %s, nor an activity: %w", wantHeader(), err)}
 	case slices.ContainsFunc(fields, namesColumn):
@@ -145,9 +145,8 @@ func isWords(id string) bool {
 
 func wantHeader() string {
 	names := columnNames()
-	return fmt.Sprintf(
-		"with %s, and optionally %s", strings.Join(names[:3], ","), strings.Join(names[3:], ","),
-	)
+	required, optional := strings.Join(names[:3], ","), strings.Join(names[3:], ",")
+	return fmt.Sprintf("with %s, and optionally %s", required, optional)
 }
 
 // header returns the names of a header: distinct columns, in any order, that include the first
@@ -220,9 +219,8 @@ func Line(a activity.Activity) ([]byte, error) {
 	if a.Remove {
 		op = Remove
 	}
-	line, err := json.Marshal(
-		record{a.User, a.Kind, a.Target, op, timeText(a.Since), timeText(a.Until)},
-	)
+	r := record{a.User, a.Kind, a.Target, op, timeText(a.Since), timeText(a.Until)}
+	line, err := json.Marshal(r)
 	return append(line, '\n'), err
 }
 

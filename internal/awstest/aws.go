@@ -19,10 +19,9 @@ import (
 
 // These are the region and credentials of the client, from examples of AWS.
 const (
-	KeyID = "AKIDEXAMPLE"
-	//nolint:gosec // an example of the documentation
-	Secret = "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY"
 	Region = "eu-test-1"
+	KeyID  = "AKIDEXAMPLE"
+	Secret = "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY" //nolint:gosec // an example of AWS
 )
 
 // Group is a replication group.
@@ -195,13 +194,8 @@ func writeError(w http.ResponseWriter, f failure, isJSON bool) {
 	}
 	w.Header().Set("Content-Type", "text/xml")
 	w.WriteHeader(f.status)
-	_, _ = fmt.Fprintf(
-		w,
-		"<ErrorResponse><Error><Type>Sender</Type><Code>%s</Code><Message>%s</Message></Error>"+
-			"<RequestId>r</RequestId></ErrorResponse>",
-		f.code,
-		message,
-	)
+	_, _ = fmt.Fprintf(w, "<ErrorResponse><Error><Type>Sender</Type><Code>%s</Code>"+
+		"<Message>%s</Message></Error><RequestId>r</RequestId></ErrorResponse>", f.code, message)
 }
 
 // xmlEndpoint is an endpoint in the query protocol.
@@ -273,7 +267,6 @@ func writeXML(w http.ResponseWriter, action string, v any) {
 		return
 	}
 	w.Header().Set("Content-Type", "text/xml")
-	_, _ = fmt.Fprintf(
-		w, "<%[1]sResponse><%[1]sResult>%[2]s</%[1]sResult></%[1]sResponse>", action, text,
-	)
+	const answer = "<%[1]sResponse><%[1]sResult>%[2]s</%[1]sResult></%[1]sResponse>"
+	_, _ = fmt.Fprintf(w, answer, action, text)
 }

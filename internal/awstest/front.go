@@ -151,9 +151,8 @@ func (f *Front) signIn(conn net.Conn, accepted time.Time, command []string) (boo
 	defer f.mu.Unlock()
 	if err != nil {
 		f.refused = append(f.refused, err)
-		_, err = io.WriteString(
-			conn, "-WRONGPASS invalid username-password pair or user is disabled.\r\n",
-		)
+		const wrong = "-WRONGPASS invalid username-password pair or user is disabled.\r\n"
+		_, err = io.WriteString(conn, wrong)
 		return false, err
 	}
 	f.signIns++

@@ -53,8 +53,8 @@ func CheckToken(token, name, user string, serverless bool, at time.Time) error {
 	}
 	signature := q.Get("X-Amz-Signature")
 	q.Del("X-Amz-Signature")
-	canonical := "GET\n/\n" + strings.ReplaceAll(q.Encode(), "+", "%20") + "\nhost:" + host +
-		"\n\nhost\n" + hash("")
+	escaped := strings.ReplaceAll(q.Encode(), "+", "%20")
+	canonical := "GET\n/\n" + escaped + "\nhost:" + host + "\n\nhost\n" + hash("")
 	text := "AWS4-HMAC-SHA256\n" + q.Get("X-Amz-Date") + "\n" + scope + "\n" + hash(canonical)
 	key := []byte("AWS4" + Secret)
 	for _, part := range []string{day, Region, "elasticache", "aws4_request"} {

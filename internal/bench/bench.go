@@ -52,9 +52,11 @@ func Run(ctx context.Context, c Config, out io.Writer) (err error) {
 		return err
 	}
 	pages := NumberFor(people.Entries())
-	subject, err := OpenSubject(
-		ctx, SubjectConfig{Store: c.Store, File: filepath.Join(c.Dir, "bench.db"), Pages: pages},
-	)
+	subject, err := OpenSubject(ctx, SubjectConfig{
+		Store: c.Store,
+		File:  filepath.Join(c.Dir, "bench.db"),
+		Pages: pages,
+	})
 	if err != nil {
 		return err
 	}
@@ -64,11 +66,9 @@ func Run(ctx context.Context, c Config, out io.Writer) (err error) {
 			return err
 		}
 	}
+	checks := subject.checks(people.Feeds(feedSize))
 	rows := []row{
-		{
-			"feed check of 500 candidates", feedSize * KeysPerCandidate,
-			subject.checks(people.Feeds(feedSize)),
-		},
+		{"feed check of 500 candidates", feedSize * KeysPerCandidate, checks},
 		{"write of one activity", 1, subject.writes(people)},
 		{"fan-out to 10,000 viewers", feed.MaxViewers * fanoutKinds, subject.fanouts(people)},
 	}
@@ -85,9 +85,8 @@ func Run(ctx context.Context, c Config, out io.Writer) (err error) {
 	}
 	_, err = fmt.Fprintf(
 		out, "%d CPUs, %s/%s, %s\n%d activities of %d users on %d pages, ledger in SQLite\n\n%s",
-		runtime.NumCPU(), runtime.GOOS, runtime.GOARCH, runtime.Version(), people.Entries(),
-		people.Users(), pages,
-		table(rows, samples, c.Redis != nil),
+		runtime.NumCPU(), runtime.GOOS, runtime.GOARCH, runtime.Version(),
+		people.Entries(), people.Users(), pages, table(rows, samples, c.Redis != nil),
 	)
 	return err
 }
@@ -130,10 +129,8 @@ func (s *Subject) fanouts(p *Population) Call {
 		viewers[i] = UserID(i)
 	}
 	return Call{Name: "a fan-out", Do: func(ctx context.Context, round int) error {
-		author := UserID(p.Viewers[round%len(p.Viewers)])
-		_, err := feed.Fanout(
-			ctx, s.Recorder, feed.FanoutRequest{Post: feed.Post{Author: author}, Viewers: viewers},
-		)
+		post := feed.Post{Author: UserID(p.Viewers[round%len(p.Viewers)])}
+		_, err := feed.Fanout(ctx, s.Recorder, feed.FanoutRequest{Post: post, Viewers: viewers})
 		return err
 	}}
 }

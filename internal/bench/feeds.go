@@ -23,7 +23,8 @@ const (
 type Feed struct {
 	Viewer string
 	Posts  []feed.Post
-	// by candidate: the viewer has hidden or seen it, or there is a block between viewer and author
+	// Drop has an element for each candidate. It is true if the viewer has hidden or seen the
+	// candidate, or there is a block between viewer and author.
 	Drop []bool
 }
 

@@ -45,7 +45,7 @@ type Call struct {
 func Interleave(ctx context.Context, d time.Duration, calls ...Call) ([]Samples, error) {
 	samples := make([]Samples, len(calls))
 	for i := range calls {
-		// not counted: it opens connections and fills caches
+		// The first call opens connections and fills caches, so it is not counted.
 		if _, err := calls[i].time(ctx, 0); err != nil {
 			return nil, err
 		}
@@ -63,9 +63,8 @@ func Interleave(ctx context.Context, d time.Duration, calls ...Call) ([]Samples,
 			}
 			samples[i] = append(samples[i], took)
 		}
-		counted = len(slices.MinFunc(samples, func(a, b Samples) int {
-			return cmp.Compare(len(a), len(b))
-		}))
+		byLength := func(a, b Samples) int { return cmp.Compare(len(a), len(b)) }
+		counted = len(slices.MinFunc(samples, byLength))
 	}
 	return samples, nil
 }

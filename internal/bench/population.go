@@ -48,7 +48,8 @@ type Population struct {
 func NewPopulation(users, entries int, seed uint64) (*Population, error) {
 	if users < 3 || entries < users || users > 1e7 || entries > 1e9 {
 		return nil, fmt.Errorf(
-			"population of %d users and %d entries: want 3 to 10 million users, and 1 entry per user to 1 billion entries",
+			"population of %d users and %d entries: "+
+				"want 3 to 10 million users, and 1 entry per user to 1 billion entries",
 			users, entries,
 		)
 	}

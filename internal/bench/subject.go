@@ -99,14 +99,14 @@ func (s *Subject) Check(ctx context.Context, f *Feed, dropped []bool) error {
 	}
 	if len(a.Degraded) > 0 {
 		return fmt.Errorf(
-			"check a feed of %d candidates: %s could not be checked: %s", len(f.Posts),
-			a.Degraded[0].Kind, a.Degraded[0].Reason,
+			"check a feed of %d candidates: %s could not be checked: %s",
+			len(f.Posts), a.Degraded[0].Kind, a.Degraded[0].Reason,
 		)
 	}
 	if len(a.Kept)+len(a.Dropped) != len(f.Posts) {
 		return fmt.Errorf(
-			"check a feed of %d candidates: %d kept and %d dropped", len(f.Posts), len(a.Kept),
-			len(a.Dropped),
+			"check a feed of %d candidates: %d kept and %d dropped",
+			len(f.Posts), len(a.Kept), len(a.Dropped),
 		)
 	}
 	if dropped == nil {

@@ -134,14 +134,13 @@ func judge(blocks []block, notes string, failed error) error {
 		switch {
 		case i == reached && failed != nil:
 			return fmt.Errorf(
-				"%d: %w\n%s--- standard output:\n%s--- standard error:\n%s", b.line, failed, b.text, stdout,
-				stderr,
+				"%d: %w\n%s--- standard output:\n%s--- standard error:\n%s",
+				b.line, failed, b.text, stdout, stderr,
 			)
 		case b.wants && !matches(b.want, string(stdout)):
 			return fmt.Errorf(
 				"%d: the output differs\n%s--- got:\n%s--- want:\n%s--- standard error:\n%s",
-				b.line,
-				b.text, stdout, b.want, stderr,
+				b.line, b.text, stdout, b.want, stderr,
 			)
 		}
 	}
@@ -150,9 +149,8 @@ func judge(blocks []block, notes string, failed error) error {
 
 // script returns the script for bash. Each block writes its output to its own files.
 func script(blocks []block, notes string, c Config) string {
-	longestFirst := slices.SortedFunc(maps.Keys(c.Replace), func(a, b string) int {
-		return len(b) - len(a)
-	})
+	byLength := func(a, b string) int { return len(b) - len(a) }
+	longestFirst := slices.SortedFunc(maps.Keys(c.Replace), byLength)
 	pairs := make([]string, 0, 2*len(longestFirst))
 	for _, from := range longestFirst { // a replacer uses the first match
 		pairs = append(pairs, from, c.Replace[from])
@@ -172,9 +170,8 @@ func (c Config) bash(ctx context.Context, script, dir string) error {
 	//nolint:gosec // the document's commands
 	cmd := exec.CommandContext(ctx, "bash", "--noprofile", "--norc", "-c", script)
 	cmd.Dir = dir
-	path := strings.Join(
-		append(append([]string(nil), c.Path...), os.Getenv("PATH")), string(os.PathListSeparator),
-	)
+	dirs := append(append([]string(nil), c.Path...), os.Getenv("PATH"))
+	path := strings.Join(dirs, string(os.PathListSeparator))
 	cmd.Env = append(append(os.Environ(), "PATH="+path, "HOME="+dir), c.Env...)
 	// All processes are in one group, so that they can be killed together.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}

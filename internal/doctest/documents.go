@@ -15,12 +15,14 @@ import (
 func Documents(t testing.TB, root string) map[string]string {
 	t.Helper()
 	texts := make(map[string]string)
+	hidden := func(name string) bool {
+		return strings.HasPrefix(name, ".") || name == "node_modules"
+	}
 	err := filepath.WalkDir(root, func(path string, entry os.DirEntry, err error) error {
 		switch {
 		case err != nil:
 			return err
-		case entry.IsDir() && path != root &&
-			(strings.HasPrefix(entry.Name(), ".") || entry.Name() == "node_modules"):
+		case entry.IsDir() && path != root && hidden(entry.Name()):
 			return filepath.SkipDir
 		case entry.IsDir() || filepath.Ext(path) != ".md":
 			return nil

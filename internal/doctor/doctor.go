@@ -104,7 +104,8 @@ func (d *doctor) run(ctx context.Context, checks []check, tell func(Result) erro
 			continue
 		}
 		took := float64(time.Since(began).Microseconds()) / 1000
-		if err := tell(Result{c.name, f.status, printable(f.found), printable(f.todo), took}); err != nil {
+		r := Result{c.name, f.status, printable(f.found), printable(f.todo), took}
+		if err := tell(r); err != nil {
 			return err
 		}
 	}
@@ -115,7 +116,8 @@ func (d *doctor) run(ctx context.Context, checks []check, tell func(Result) erro
 func (d *doctor) make(ctx context.Context, c check) finding {
 	if ctx.Err() != nil {
 		return fail(
-			"not checked: time limit reached", "Raise --timeout, or fix the failed checks above first.",
+			"not checked: time limit reached",
+			"Raise --timeout, or fix the failed checks above first.",
 		)
 	}
 	ctx, cancel := context.WithTimeout(ctx, c.limit)

@@ -46,9 +46,9 @@ func fail(found, todo string) finding { return finding{Fail, found, todo} }
 
 // words returns an error on one line, with deadlines in plain words.
 func words(err error) string {
+	const late = "no answer in time"
 	return strings.NewReplacer(
-		context.DeadlineExceeded.Error(), "no answer in time", os.ErrDeadlineExceeded.Error(),
-		"no answer in time",
+		context.DeadlineExceeded.Error(), late, os.ErrDeadlineExceeded.Error(), late,
 	).Replace(OneLine(err))
 }
 
@@ -57,9 +57,8 @@ func words(err error) string {
 // That line is left out where another one has the reason.
 func OneLine(err error) string {
 	text := strings.NewReplacer(":\n\t", ": ", "\n\t", "; ", "\n", "; ").Replace(err.Error())
-	return regexp.MustCompile(
-		`\S+ \([^)]*\): tls error: server refused TLS connection; `,
-	).ReplaceAllString(text, "")
+	refused := regexp.MustCompile(`\S+ \([^)]*\): tls error: server refused TLS connection; `)
+	return refused.ReplaceAllString(text, "")
 }
 
 // printable makes text from a server safe for a terminal and for JSON.
@@ -98,9 +97,8 @@ func (d *doctor) each(judge func(*server) finding) finding {
 	case len(found) == n && len(slices.Compact(found)) == 1:
 		worst.found += fmt.Sprintf(" (all %d nodes)", n)
 	case len(of) > most:
-		worst.found = fmt.Sprintf(
-			"%s; and others (%d of %d nodes)", strings.Join(of[:most], "; "), len(of), n,
-		)
+		some := strings.Join(of[:most], "; ")
+		worst.found = fmt.Sprintf("%s; and others (%d of %d nodes)", some, len(of), n)
 	default:
 		worst.found = fmt.Sprintf("%s (%d of %d nodes)", strings.Join(of, "; "), len(of), n)
 	}

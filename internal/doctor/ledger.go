@@ -25,7 +25,8 @@ func (d *doctor) dataDir(context.Context) finding {
 
 // judgeDirectory judges whether a directory is writable, or can be created with its parents.
 func judgeDirectory(name string) finding {
-	const todo = "Correct --data-dir or --ledger, or make the service's user the owner of the directory."
+	const todo = "Correct --data-dir or --ledger, " +
+		"or make the service's user the owner of the directory."
 	const least = 1 << 20 // bytes of free space that a database needs to be opened and written
 	name, err := filepath.Abs(name)
 	if err != nil {
@@ -79,11 +80,15 @@ func (d *doctor) checkLedger(ctx context.Context) finding {
 	postgres := strings.HasPrefix(d.Ledger, "postgres")
 	switch {
 	case err != nil && !absent && postgres:
-		return fail(words(err), "Check that the server runs, accepts connections from this machine, and has that database and user. "+
-			"A first start needs CREATE on the database.")
+		return fail(
+			words(err),
+			"Check that the server runs, accepts connections from this machine, "+
+				"and has that database and user. A first start needs CREATE on the database.",
+		)
 	case err != nil && !absent:
 		return fail(
-			words(err), "Check the file and its permissions, or correct --ledger or --data-dir.",
+			words(err),
+			"Check the file and its permissions, or correct --ledger or --data-dir.",
 		)
 	case !postgres:
 		if f := judgeFile(i.Name); f.status == Fail {
@@ -91,9 +96,11 @@ func (d *doctor) checkLedger(ctx context.Context) finding {
 		}
 	}
 	if absent {
-		return warn("no ledger yet at "+
-			i.Name, "Nothing before a first start: the service creates it, unless Redis has pages of another one. "+
-			"Otherwise correct --ledger or --data-dir.")
+		return warn(
+			"no ledger yet at "+i.Name,
+			"Nothing before a first start: the service creates it, "+
+				"unless Redis has pages of another one. Otherwise correct --ledger or --data-dir.",
+		)
 	}
 	d.ledger = &i
 	return d.judgeLedger(i)
@@ -104,6 +111,7 @@ func (d *doctor) checkLedger(ctx context.Context) finding {
 func (d *doctor) judgeLedger(i ledger.Inspection) finding {
 	found := fmt.Sprintf("%s %s, %s; schema version %d", i.Engine, i.Version, i.Name, i.Schema)
 	created, has := i.Identity.Pages, i.Layouts // an older schema does not report its layouts
+	fitting := []uint32{0, created, has.Current, has.Building, has.Leaving}
 	now := cmp.Or(has.Building, has.Current, created)
 	if now != 0 {
 		found += fmt.Sprintf("; %d pages", now)
@@ -113,7 +121,8 @@ func (d *doctor) judgeLedger(i ledger.Inspection) finding {
 	case i.Standby:
 		return fail(
 			found+", a standby",
-			"Name the primary in --ledger, or all servers: of several hosts, the service uses the primary.",
+			"Name the primary in --ledger, or all servers: "+
+				"of several hosts, the service uses the primary.",
 		)
 	case i.ReadOnly:
 		return fail(
@@ -121,16 +130,22 @@ func (d *doctor) judgeLedger(i ledger.Inspection) finding {
 			"Turn off default_transaction_read_only of the server, the database or the role.",
 		)
 	case i.Denied:
-		return fail(found+", but the user may not change its tables",
-			"Grant the user INSERT, UPDATE and DELETE on all tables of the schema, or make it their owner.")
+		return fail(
+			found+", but the user may not change its tables",
+			"Grant the user INSERT, UPDATE and DELETE on all tables of the schema, "+
+				"or make it their owner.",
+		)
 	case i.Schema > i.Known:
-		return fail(fmt.Sprintf("%s, this program supports at most %d", found, i.Known),
-			"Use the version of feedfilter that migrated the ledger, or a later one.")
+		return fail(
+			fmt.Sprintf("%s, this program supports at most %d", found, i.Known),
+			"Use the version of feedfilter that migrated the ledger, or a later one.",
+		)
 	case i.Schema < i.Oldest:
-		return fail(fmt.Sprintf("%s, this program supports at least %d", found, i.Oldest),
-			"Start version 0.1.0 on it once, which migrates it.")
-	case has.Current != 0 &&
-		!slices.Contains([]uint32{0, created, has.Current, has.Building, has.Leaving}, d.Pages):
+		return fail(
+			fmt.Sprintf("%s, this program supports at least %d", found, i.Oldest),
+			"Start version 0.1.0 on it once, which migrates it.",
+		)
+	case has.Current != 0 && !slices.Contains(fitting, d.Pages):
 		return fail(
 			fmt.Sprintf("%s, but --pages is %d", found, d.Pages),
 			fmt.Sprintf("Remove --pages, or give --pages %d.", now),
@@ -142,8 +157,11 @@ func (d *doctor) judgeLedger(i ledger.Inspection) finding {
 	case i.SynchronousCommit == "off":
 		return warn(found+"; synchronous_commit is off", crash)
 	case i.Schema < i.Known:
-		return warn(fmt.Sprintf("%s, latest is %d", found, i.Known),
-			"Nothing: the service migrates it when it starts. Older versions of feedfilter do not start on it afterwards.")
+		return warn(
+			fmt.Sprintf("%s, latest is %d", found, i.Known),
+			"Nothing: the service migrates it when it starts. "+
+				"Older versions of feedfilter do not start on it afterwards.",
+		)
 	}
 	return okf("%s", found)
 }
@@ -157,7 +175,9 @@ func (d *doctor) sources(ctx context.Context) finding {
 		for _, s := range d.ledger.Sources {
 			by := s.Holder
 			if !s.Until.After(d.ledger.Clock) {
-				by, status, todo = "nobody", Warn, "Start an instance that follows it, or release its kinds: feedfilter follow --release KIND."
+				by, status = "nobody", Warn
+				todo = "Start an instance that follows it, or release its kinds: " +
+					"feedfilter follow --release KIND."
 			}
 			all = append(all, fmt.Sprintf("%s is followed by %s", s.Name, by))
 		}
@@ -178,9 +198,9 @@ func (d *doctor) sources(ctx context.Context) finding {
 			"Run feedfilter follow --check: it prints all that is missing, as SQL.",
 		)
 	}
-	all = append(
-		all, fmt.Sprintf("PostgreSQL %s at --source, replication slot %s", report.Server, report.Slot),
-	)
+	all = append(all, fmt.Sprintf(
+		"PostgreSQL %s at --source, replication slot %s", report.Server, report.Slot,
+	))
 	return finding{status, strings.Join(all, "; "), todo}
 }
 
@@ -227,12 +247,14 @@ func (d *doctor) pages(ctx context.Context) finding {
 	case damaged > 0:
 		return warn(
 			found,
-			"A running service rebuilds them. Make sure that nothing else writes keys that begin with fav:{"+d.Filter+"/.",
+			"A running service rebuilds them. "+
+				"Make sure that nothing else writes keys that begin with fav:{"+d.Filter+"/.",
 		)
 	case foreign > 0:
 		return warn(
 			found,
-			"A running service rebuilds them after a restore. Otherwise correct --ledger, --redis or --filter.",
+			"A running service rebuilds them after a restore. "+
+				"Otherwise correct --ledger, --redis or --filter.",
 		)
 	}
 	return okf("%s", found)

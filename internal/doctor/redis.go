@@ -57,8 +57,8 @@ func (d *doctor) redis(ctx context.Context) finding {
 func (d *doctor) find(ctx context.Context) error {
 	cluster, ok := d.client.(*redis.ClusterClient)
 	if !ok {
-		//nolint:forcetypeassert // the only other one
-		d.servers = []*server{{addr: d.Redis, client: d.client.(*redis.Client)}}
+		only := d.client.(*redis.Client) //nolint:forcetypeassert // the only other one
+		d.servers = []*server{{addr: d.Redis, client: only}}
 		return d.servers[0].ask(ctx)
 	}
 	var mu sync.Mutex
@@ -88,8 +88,10 @@ func (s *server) ask(ctx context.Context) error {
 
 // read reads lines of name:value. Servers may refuse the command to the service's user.
 func (s *server) read(text string, err error) error {
-	if err != nil && !redis.HasErrorPrefix(err, "NOPERM") &&
-		!redis.HasErrorPrefix(err, "unknown command") {
+	if redis.HasErrorPrefix(err, "NOPERM") || redis.HasErrorPrefix(err, "unknown command") {
+		return nil
+	}
+	if err != nil {
 		return err
 	}
 	for line := range strings.Lines(text) {
@@ -202,8 +204,8 @@ func (d *doctor) judgeTopology(s *server) finding {
 	found := fmt.Sprintf("primary, replicas: %d", replicas)
 	if counted {
 		found += fmt.Sprintf(
-			", cluster %s, %d of %d slots assigned, %d on unreachable nodes", state, assigned, slots,
-			failing+suspect,
+			", cluster %s, %d of %d slots assigned, %d on unreachable nodes",
+			state, assigned, slots, failing+suspect,
 		)
 	}
 	switch {
@@ -217,11 +219,15 @@ func (d *doctor) judgeTopology(s *server) finding {
 	case s.info["role"] == "":
 		return skip("not reported")
 	case s.info["role"] != "master":
-		return fail("a replica of "+net.JoinHostPort(s.info["master_host"], s.info["master_port"]),
-			"Name the primary in --redis, or its sentinels or cluster. If it does, a failover is in progress: run doctor again.")
+		return fail(
+			"a replica of "+net.JoinHostPort(s.info["master_host"], s.info["master_port"]),
+			"Name the primary in --redis, or its sentinels or cluster. "+
+				"If it does, a failover is in progress: run doctor again.",
+		)
 	case counted && assigned < slots:
 		return fail(
-			found, "Assign the unserved slots (redis-cli --cluster fix): pages in them cannot be stored.",
+			found,
+			"Assign the unserved slots (redis-cli --cluster fix): pages in them cannot be stored.",
 		)
 	case state != "ok" || failing > 0:
 		return fail(found, "Restart the failed nodes, or fail over to their replicas.")
@@ -267,7 +273,8 @@ func (d *doctor) judgeMemory(s *server) finding {
 	case percent > full:
 		return warn(
 			found,
-			"Give the server more memory, or spread the pages over more nodes: a full server refuses writes.",
+			"Give the server more memory, or spread the pages over more nodes: "+
+				"a full server refuses writes.",
 		)
 	case evicted > 0:
 		return warn(found, "Give the server more memory: "+d.lost())
@@ -282,7 +289,9 @@ func (d *doctor) judgeMemory(s *server) finding {
 
 // tryScript calls every command that the scripts of the page store call, on an unused key, so that
 // nothing changes.
-const tryScript = `if redis.call('STRLEN', KEYS[1]) ~= 0 then return redis.error_reply('ERR the key is in use') end
+const tryScript = `if redis.call('STRLEN', KEYS[1]) ~= 0 then
+	return redis.error_reply('ERR the key is in use')
+end
 redis.call('GETRANGE', KEYS[1], 0, 63)
 redis.call('GET', KEYS[1])
 redis.call('BITCOUNT', KEYS[1], 8, -1)
@@ -319,8 +328,8 @@ func (s *server) atomic(ctx context.Context, key string) error {
 				return nil
 			})
 			for i, one := range sent {
-				//nolint:forcetypeassert // as EVAL has
-				counts[caller*each+i] = fmt.Sprint(one.(*redis.Cmd).Val())
+				reply := one.(*redis.Cmd) //nolint:forcetypeassert // EVAL has this type
+				counts[caller*each+i] = fmt.Sprint(reply.Val())
 			}
 		})
 	}
@@ -381,54 +390,111 @@ func (d *doctor) keyOn(ctx context.Context, s *server) string {
 // fail reports an error of Redis or AWS, and what to do about the first pattern that it matches.
 func (d *doctor) fail(err error) finding {
 	text := words(err)
-	for _, r := range [][2]string{
-		{"^open (replication group|serverless)|invalid configuration", "Do what the error says; see also docs/ELASTICACHE.md."},
-		{"sentinels.*redis: nil", "Correct the name of the primary in --redis, or have the sentinels monitor it."},
-		{"sentinels.*unknown command", "Name the sentinels in --redis (port 26379), not the servers that they monitor."},
-		{"sentinels.*(NOAUTH|WRONGPASS|NOPERM|DENIED)", "Give the sentinels' own user and password before the hosts in --redis."},
-		{"certificate is (not )?valid for|cannot validate certificate for|legacy Common Name",
-			"Use a host name in --redis that the certificate contains."},
-		{"certificate has expired", "Renew the certificate, or set this machine's clock."},
-		{"unknown authority", "Make this machine trust the issuer of the certificate: SSL_CERT_FILE names a file of authorities."},
-		{"certificate required|bad certificate", "Set tls-auth-clients to no or optional on the server: the service has no certificate."},
-		{"tls: |TLS handshake", "Check that the server has TLS at this port, or use redis:// instead of rediss://."},
-		{"lookup ", "Correct the host in --redis, or this machine's DNS."},
-		{"refused", "Start the server, or correct the port in --redis."},
-		{"WRONGPASS|invalid password", "Correct the user or password in --redis. For a user of IAM, grant this process's identity " +
-			"elasticache:Connect on the cache and the user, add the user to the cache's user group, and check this machine's clock."},
-		{"without any password configured", "Remove the password: the server has none."},
-		{"NOAUTH", "Give a user and password in --redis; behind Sentinel, in its query; " +
-			"for ElastiCache, user=<user> for IAM or secret=<id> for an AUTH token."},
-		{"DENIED", "Set a password, or turn protected mode off: the server accepts only connections from its own machine."},
-		{"max number of clients", "Raise maxclients of the server, or use fewer connections (pool_size=<n> in the query of --redis)."},
-		{"secretsmanager|secret ", "Put the token into the secret, and let this process read it (secretsmanager:GetSecretValue)."},
-		{"NOPERM|permission|can't run this command", "Grant the user the permissions of the service: " +
-			AccessRule(d.Filter) + "."},
-		{"cluster support disabled", "Use redis:// or rediss:// in --redis: the server is not a node of a cluster."},
-		{"READONLY|MASTERDOWN", "Name the primary in --redis."},
-		{"not atomic", "Use a server that runs scripts one at a time, or set it to: otherwise pages break under load. " +
-			"On Dragonfly, do not set disable-atomicity."},
-		{"OOM", "Give the server more memory: it is full, and refuses writes."},
-		{"LOADING", "Wait until the server has loaded its data."},
-		{"BUSY", "Wait until the running script ends, or end it with SCRIPT KILL."},
-		{"MISCONF", "Free the server's disk, or correct its directory: it cannot save its data, and refuses writes until it can."},
-		{"NOREPLICAS", "Restart its replicas, or lower min-replicas-to-write: the server refuses writes while it has too few."},
-		{"DB index is out of range|SELECT is not allowed", "Correct or remove the database number at the end of --redis."},
-		{"invalid reply|can't parse", "Correct the host and port in --redis: the server there does not speak the Redis protocol."},
-		{"CLUSTERDOWN", "Restore the lost nodes, or run redis-cli --cluster fix."},
-		{"no answer in time|i/o timeout|timed out|EOF|reset", "Check whether the server hangs, what it logs, and whether it requires " +
-			"TLS (rediss://). A firewall, a security group or a missing route may drop packets; a cluster may announce wrong addresses."},
-	} {
-		if regexp.MustCompile(r[0]).MatchString(text) {
-			return fail(text, r[1])
+	for _, r := range slices.Concat(notReached(), notAdmitted(d.Filter), notServed()) {
+		if regexp.MustCompile(r.pattern).MatchString(text) {
+			return fail(text, r.todo)
 		}
 	}
 	return fail(text, "Fix what the server reports: the service changes pages only by scripts.")
 }
 
+// remedy is what to do about errors that match a pattern.
+type remedy struct{ pattern, todo string }
+
+// notReached returns the remedies of errors before a server answers.
+func notReached() []remedy {
+	return []remedy{
+		{"^open (replication group|serverless)|invalid configuration",
+			"Do what the error says; see also docs/ELASTICACHE.md."},
+		{"sentinels.*redis: nil",
+			"Correct the name of the primary in --redis, or have the sentinels monitor it."},
+		{"sentinels.*unknown command",
+			"Name the sentinels in --redis (port 26379), not the servers that they monitor."},
+		{"sentinels.*(NOAUTH|WRONGPASS|NOPERM|DENIED)",
+			"Give the sentinels' own user and password before the hosts in --redis."},
+		{"certificate is (not )?valid for|cannot validate certificate for|legacy Common Name",
+			"Use a host name in --redis that the certificate contains."},
+		{"certificate has expired",
+			"Renew the certificate, or set this machine's clock."},
+		{"unknown authority",
+			"Make this machine trust the issuer of the certificate: " +
+				"SSL_CERT_FILE names a file of authorities."},
+		{"certificate required|bad certificate",
+			"Set tls-auth-clients to no or optional on the server: the service has no certificate."},
+		{"tls: |TLS handshake",
+			"Check that the server has TLS at this port, or use redis:// instead of rediss://."},
+		{"lookup ",
+			"Correct the host in --redis, or this machine's DNS."},
+		{"refused",
+			"Start the server, or correct the port in --redis."},
+	}
+}
+
+// notAdmitted returns the remedies of a server that does not admit the service.
+func notAdmitted(filter string) []remedy {
+	return []remedy{
+		{"WRONGPASS|invalid password",
+			"Correct the user or password in --redis. For a user of IAM, grant this process's identity " +
+				"elasticache:Connect on the cache and the user, add the user to the cache's user group, " +
+				"and check this machine's clock."},
+		{"without any password configured",
+			"Remove the password: the server has none."},
+		{"NOAUTH",
+			"Give a user and password in --redis; behind Sentinel, in its query; " +
+				"for ElastiCache, user=<user> for IAM or secret=<id> for an AUTH token."},
+		{"DENIED",
+			"Set a password, or turn protected mode off: " +
+				"the server accepts only connections from its own machine."},
+		{"max number of clients",
+			"Raise maxclients of the server, or use fewer connections " +
+				"(pool_size=<n> in the query of --redis)."},
+		{"secretsmanager|secret ",
+			"Put the token into the secret, and let this process read it " +
+				"(secretsmanager:GetSecretValue)."},
+		{"NOPERM|permission|can't run this command",
+			"Grant the user the permissions of the service: " + AccessRule(filter) + "."},
+	}
+}
+
+// notServed returns the remedies of a server that cannot serve the service.
+func notServed() []remedy {
+	return []remedy{
+		{"cluster support disabled",
+			"Use redis:// or rediss:// in --redis: the server is not a node of a cluster."},
+		{"READONLY|MASTERDOWN",
+			"Name the primary in --redis."},
+		{"not atomic",
+			"Use a server that runs scripts one at a time, or set it to: " +
+				"otherwise pages break under load. On Dragonfly, do not set disable-atomicity."},
+		{"OOM",
+			"Give the server more memory: it is full, and refuses writes."},
+		{"LOADING",
+			"Wait until the server has loaded its data."},
+		{"BUSY",
+			"Wait until the running script ends, or end it with SCRIPT KILL."},
+		{"MISCONF",
+			"Free the server's disk, or correct its directory: " +
+				"it cannot save its data, and refuses writes until it can."},
+		{"NOREPLICAS",
+			"Restart its replicas, or lower min-replicas-to-write: " +
+				"the server refuses writes while it has too few."},
+		{"DB index is out of range|SELECT is not allowed",
+			"Correct or remove the database number at the end of --redis."},
+		{"invalid reply|can't parse",
+			"Correct the host and port in --redis: the server there does not speak the Redis protocol."},
+		{"CLUSTERDOWN",
+			"Restore the lost nodes, or run redis-cli --cluster fix."},
+		{"no answer in time|i/o timeout|timed out|EOF|reset",
+			"Check whether the server hangs, what it logs, and whether it requires TLS (rediss://). " +
+				"A firewall, a security group or a missing route may drop packets; " +
+				"a cluster may announce wrong addresses."},
+	}
+}
+
 // AccessRule returns the permissions that a filter with that name needs, as a rule for ACL SETUSER.
 func AccessRule(filter string) string {
-	return "~fav:{" + filter +
-		"/* +auth +hello +ping +client|setname +command +info +cluster|slots +cluster|info +asking +readonly " +
-		"+mget +get +getrange +strlen +bitcount +bitfield +set +setrange +del +persist +eval +evalsha"
+	return "~fav:{" + filter + "/* " +
+		"+auth +hello +ping +client|setname +command +info +cluster|slots +cluster|info +asking " +
+		"+readonly +mget +get +getrange +strlen +bitcount +bitfield +set +setrange +del +persist " +
+		"+eval +evalsha"
 }

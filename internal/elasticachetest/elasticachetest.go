@@ -47,8 +47,8 @@ func New(t testing.TB, kind Kind, secure *tls.Config) *Cache {
 	t.Cleanup(func() {
 		if forbidden := c.Violations(); len(forbidden) > 0 {
 			t.Errorf(
-				"elasticachetest: a %v cache refuses what was sent:\n%s", kind,
-				strings.Join(forbidden, "\n"),
+				"elasticachetest: a %v cache refuses what was sent:\n%s",
+				kind, strings.Join(forbidden, "\n"),
 			)
 		}
 	})

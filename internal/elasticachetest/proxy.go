@@ -145,7 +145,7 @@ func (l *link) run() error {
 			if err := q.Write(l.out); err != nil {
 				return err
 			}
-			// hides ReadFrom, which must not meet a flush
+			// The struct hides ReadFrom, which must not meet a flush.
 			_, err := io.Copy(struct{ io.Writer }{l.out}, l.in)
 			return err
 		}
@@ -180,7 +180,7 @@ func (l *link) pass(q Request, v verdict) error {
 	}
 	l.cache.violatedf("%s", v.why)
 	if l.queued {
-		// an unknown command; a transaction would queue a script
+		// The server knows no such command. A transaction would queue a script.
 		return Request{q.arg(0) + "?"}.Write(l.out)
 	}
 	return Request{"EVAL", refuse, "0", v.says}.Write(l.out)

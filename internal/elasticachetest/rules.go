@@ -31,19 +31,22 @@ func (k Kind) String() string {
 const (
 	neverAvailable = `
 		acl deluser, acl load, acl save, acl setuser,
-		bgrewriteaof, bgsave, config, debug, migrate, psync, replicaof, save, shutdown, slaveof, sync,
-		cluster addslots, cluster addslotsrange, cluster bumpepoch, cluster delslots, cluster delslotsrange,
-		cluster failover, cluster flushslots, cluster forget, cluster links, cluster meet, cluster setslot,
-	` +
+			bgrewriteaof, bgsave, config, debug, migrate, psync, replicaof, save, shutdown, slaveof, sync,
+			cluster addslots, cluster addslotsrange, cluster bumpepoch, cluster delslots,
+			cluster delslotsrange, cluster failover, cluster flushslots, cluster forget, cluster links,
+			cluster meet, cluster setslot,
+		` +
 		// Each of these is refused because it changes what the service itself manages.
-		`cluster replicate, cluster reset, cluster saveconfig, cluster set-config-epoch, failover, module, replconf,` +
+		`cluster replicate, cluster reset, cluster saveconfig, cluster set-config-epoch, ` +
+		`failover, module, replconf,` +
 		// Only Redis 8 and later has this command; Valkey rejects it.
 		`client maint_notifications`
 	notServerless = `
-		acl log, client caching, client getredir, client id, client info, client kill, client list, client no-evict,
-		client pause, client tracking, client trackinginfo, client unblock, client unpause,
-		cluster count-failure-reports, fcall, fcall_ro, function, keys, lastsave, latency, memory, monitor, move, object,
-		pfdebug, pfselftest, psubscribe, pubsub numpat, punsubscribe, script kill, select, slowlog, swapdb, wait,
+		acl log, client caching, client getredir, client id, client info, client kill, client list,
+		client no-evict, client pause, client tracking, client trackinginfo, client unblock,
+		client unpause, cluster count-failure-reports, fcall, fcall_ro, function, keys, lastsave,
+		latency, memory, monitor, move, object, pfdebug, pfselftest, psubscribe, pubsub numpat,
+		punsubscribe, script kill, select, slowlog, swapdb, wait,
 	` +
 		// These are newer than the list, or similar to its commands.
 		`client no-touch, commandlog, script debug, waitaof`
@@ -94,10 +97,8 @@ func (r rules) command(name, sub string) verdict {
 			says: fmt.Sprintf("ERR unknown command '%s', with args beginning with: ", name),
 		}
 	case r.lacks[both]:
-		return verdict{
-			why:  both,
-			says: fmt.Sprintf("ERR unknown subcommand '%s'. Try %s HELP.", sub, strings.ToUpper(name)),
-		}
+		help := strings.ToUpper(name) + " HELP"
+		return verdict{why: both, says: fmt.Sprintf("ERR unknown subcommand '%s'. Try %s.", sub, help)}
 	}
 	return verdict{}
 }

@@ -49,7 +49,9 @@ func EachCall() iter.Seq[int64] {
 func (f *Faults) Calls() int64 { return f.calls.Load() }
 
 // Do runs call with the fault injected, if it is its turn.
-func Do[T any](f *Faults, call func() (T, error)) (T, error) { //nolint:ireturn // whatever call returns
+//
+//nolint:ireturn // whatever call returns
+func Do[T any](f *Faults, call func() (T, error)) (T, error) {
 	var zero T
 	fails := f.calls.Add(1) == f.At || f.Every
 	if fails && !f.After {
@@ -114,9 +116,8 @@ func (s Store) Replace(ctx context.Context, r favfilter.Replacement) (bool, erro
 
 // Apply counts, and may fail for all of its batches.
 func (s Store) Apply(ctx context.Context, batches []favfilter.Batch) []favfilter.Result {
-	results, err := Do(s.Faults, func() ([]favfilter.Result, error) {
-		return s.Store.Apply(ctx, batches), nil
-	})
+	apply := func() ([]favfilter.Result, error) { return s.Store.Apply(ctx, batches), nil }
+	results, err := Do(s.Faults, apply)
 	if err != nil {
 		results = make([]favfilter.Result, len(batches))
 		for i := range results {

@@ -56,9 +56,8 @@ func newApplier(
 ) *applier {
 	g := newGroup(at, again, &f.group)
 	return &applier{
-		f: f, src: src, events: events, group: g, at: at, audited: at.audited, alone: alone{
-			pause: moveEvery,
-		},
+		f: f, src: src, events: events, group: g, at: at, audited: at.audited,
+		alone: alone{pause: moveEvery},
 		looks: looks{begin: w.begin, ended: w.ended, proved: g.whole, sum: at.catalog},
 	}
 }
@@ -209,9 +208,8 @@ func (a *applier) mend(ctx context.Context, m *mending) {
 		return
 	}
 	at := a.at
-	found := changesOf(slices.DeleteFunc(m.found, func(one finding) bool {
-		return a.touched.has(one.side)
-	}))
+	touched := func(one finding) bool { return a.touched.has(one.side) }
+	found := changesOf(slices.DeleteFunc(m.found, touched))
 	a.recording = &recording{mark: mark{to: at}, ended: make(chan error, 1), mending: m}
 	go func(ended chan<- error) { ended <- a.src.Record(ctx, at.text(), found) }(a.recording.ended)
 }

@@ -106,7 +106,7 @@ func (u *auditor) audit(ctx context.Context) error {
 	began, found := u.f.recorder.Now(), newFindings()
 	err := u.slices(ctx, found)
 	u.f.figures.count(found)
-	// mended, but for the last group if it failed
+	// All of these are mended, except the last group if it failed.
 	for _, kind := range slices.Sorted(maps.Keys(found.kinds)) {
 		u.f.log.WarnContext(ctx, "the ledger differed from the source: recorded as the source has it",
 			append([]any{"kind", kind}, found.kinds[kind].attributes()...)...)
@@ -209,7 +209,8 @@ func (u *auditor) giveWay(
 }
 
 // waitersSQL reports whether a process waits for a lock that process $1 holds.
-const waitersSQL = `SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted AND $1 = ANY (pg_blocking_pids(pid)))`
+const waitersSQL = `SELECT EXISTS (SELECT FROM pg_locks
+	WHERE NOT granted AND $1 = ANY (pg_blocking_pids(pid)))`
 
 // send has the applier record something, and waits until it has.
 func (u *auditor) send(ctx context.Context, m *mending) error {
@@ -239,9 +240,11 @@ func remedy(err error) string {
 	refused, is := errors.AsType[*pgconn.PgError](err)
 	switch {
 	case is && refused.Code == "53400":
-		return "raise max_replication_slots of the source: a comparison needs a second slot for a moment"
+		return "raise max_replication_slots of the source: " +
+			"a comparison needs a second slot for a moment"
 	case is && refused.Code == "53300":
-		return "raise max_wal_senders or max_connections of the source: a comparison needs some connections"
+		return "raise max_wal_senders or max_connections of the source: " +
+			"a comparison needs some connections"
 	case errors.Is(err, errOpen):
 		return "end the oldest transaction in pg_stat_activity or pg_prepared_xacts of the source"
 	case errors.Is(err, errInTheWay):

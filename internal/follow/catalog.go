@@ -49,8 +49,9 @@ const catalogTypes = `WITH RECURSIVE
 			JOIN pg_class c ON c.relnamespace = n.oid AND c.relname = m.relname),
 	trees AS (SELECT root, root AS oid FROM roots
 		UNION SELECT root, relid FROM roots, pg_partition_tree(root::regclass)),
-	types AS (SELECT json_build_array(nspname || '.' || relname, a.attname)::text AS of, a.atttypid AS oid
-			FROM mapped m JOIN roots USING (nspname, relname)
+	types AS (SELECT json_build_array(nspname || '.' || relname, a.attname)::text AS of,
+			a.atttypid AS oid
+		FROM mapped m JOIN roots USING (nspname, relname)
 				JOIN pg_attribute a ON a.attrelid = root AND a.attname = m.attname AND NOT a.attisdropped
 		UNION SELECT types.of, CASE t.typtype WHEN 'd' THEN t.typbasetype ELSE t.typelem END
 			FROM types JOIN pg_type t USING (oid)
@@ -62,14 +63,17 @@ SELECT c.oid, r.root = c.oid, n.nspname || '.' || c.relname,
 			AND i.xmin = (SELECT y.xmin FROM pg_type y WHERE y.oid = c.reltype),
 		concat_ws(' ', c.oid, c.relkind, c.relpersistence, c.relfilenode, c.relreplident,
 			'secured', row_security_active(c.oid), 'of', i.inhparent, i.xmin,
-			(SELECT string_agg(concat_ws(':', a.attnum, a.attname, a.atttypid, a.atttypmod, a.attgenerated),
+			(SELECT string_agg(
+					concat_ws(':', a.attnum, a.attname, a.atttypid, a.atttypmod, a.attgenerated),
 					' ' ORDER BY a.attnum)
 				FROM pg_attribute a
-					JOIN mapped m ON m.attname = a.attname AND m.nspname = r.nspname AND m.relname = r.relname
+					JOIN mapped m ON m.attname = a.attname AND m.nspname = r.nspname
+						AND m.relname = r.relname
 				WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped),
 			(SELECT concat_ws(':', 'identity', x.indexrelid, x.indkey, x.indimmediate, x.indisvalid)
 				FROM pg_index x WHERE x.indrelid = c.oid
-					AND (c.relreplident = 'd' AND x.indisprimary OR c.relreplident = 'i' AND x.indisreplident)))
+					AND (c.relreplident = 'd' AND x.indisprimary
+						OR c.relreplident = 'i' AND x.indisreplident)))
 	FROM trees t JOIN roots r USING (root) JOIN pg_class c ON c.oid = t.oid
 		JOIN pg_namespace n ON n.oid = c.relnamespace
 		LEFT JOIN pg_inherits i ON i.inhrelid = c.oid AND c.relispartition
@@ -88,7 +92,8 @@ const catalogSchemas = `,
 const catalogEnd = `)
 	FROM pg_publication p WHERE p.pubname = $4
 UNION ALL SELECT 0, false, 'timeline', false, left(pg_walfile_name(pg_current_wal_lsn()), 8)
-UNION ALL SELECT 0, false, 'enums', false, coalesce(string_agg(concat_ws('=', e.oid, e.enumlabel), ',' ORDER BY e.oid), '')
+UNION ALL SELECT 0, false, 'enums', false,
+		coalesce(string_agg(concat_ws('=', e.oid, e.enumlabel), ',' ORDER BY e.oid), '')
 	FROM pg_enum e WHERE e.enumtypid IN (SELECT oid FROM types)
 UNION ALL SELECT t.oid, false, 'type', false, types.of FROM types JOIN pg_type t USING (oid)
 	WHERE t.typtype = 'e' OR t.oid IN ('bpchar'::regtype, 'boolean'::regtype)
@@ -107,9 +112,11 @@ const changingSQL = `WITH locks AS MATERIALIZED (
 SELECT EXISTS (SELECT FROM locks l
 		WHERE l.relation = ANY($1::oid[])
 			AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
-			AND l.mode IN ('ShareUpdateExclusiveLock', 'ShareRowExclusiveLock', 'ExclusiveLock', 'AccessExclusiveLock')
-			AND EXISTS (SELECT FROM locks x WHERE x.locktype = 'transactionid' AND x.mode = 'ExclusiveLock'
-				AND x.virtualtransaction = l.virtualtransaction))
+			AND l.mode IN ('ShareUpdateExclusiveLock', 'ShareRowExclusiveLock', 'ExclusiveLock',
+				'AccessExclusiveLock')
+			AND EXISTS (SELECT FROM locks x
+				WHERE x.locktype = 'transactionid' AND x.mode = 'ExclusiveLock'
+					AND x.virtualtransaction = l.virtualtransaction))
 	OR EXISTS (SELECT FROM pg_publication p WHERE p.pubname = $2 AND p.xmax <> '0'::xid
 		AND p.xmax::text::bigint >= pg_snapshot_xmin(pg_current_snapshot())::text::bigint % 4294967296)
 	OR EXISTS (SELECT FROM pg_enum e WHERE e.enumtypid = ANY($3::oid[]) AND e.xmax <> '0'::xid
@@ -118,8 +125,8 @@ SELECT EXISTS (SELECT FROM locks l
 // changingSchemasSQL is the same for PostgreSQL 15 and later.
 const changingSchemasSQL = changingSQL + `
 	OR EXISTS (SELECT FROM pg_publication p JOIN pg_publication_namespace s ON s.pnpubid = p.oid
-		WHERE p.pubname = $2 AND s.xmax <> '0'::xid
-			AND s.xmax::text::bigint >= pg_snapshot_xmin(pg_current_snapshot())::text::bigint % 4294967296)`
+		WHERE p.pubname = $2 AND s.xmax <> '0'::xid AND s.xmax::text::bigint
+			>= pg_snapshot_xmin(pg_current_snapshot())::text::bigint % 4294967296)`
 
 // hasSchemas returns an expression of SQL: whether the publication p publishes schemas.
 func hasSchemas(conn *pgx.Conn) string {
@@ -151,8 +158,10 @@ const (
 )
 
 const versionsTables = `SELECT hashtextextended(concat_ws('/',
-		(SELECT string_agg(concat_ws(':', c.oid, c.xmin, n.xmin, row_security_active(c.oid)), ' ' ORDER BY c.oid)
-			FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = ANY ($1::oid[])),
+		(SELECT string_agg(concat_ws(':', c.oid, c.xmin, n.xmin, row_security_active(c.oid)),
+				' ' ORDER BY c.oid)
+			FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+			WHERE c.oid = ANY ($1::oid[])),
 		(SELECT string_agg(concat_ws(':', attrelid, attnum, xmin), ' ' ORDER BY attrelid, attnum)
 			FROM pg_attribute WHERE attrelid = ANY ($1::oid[]) AND attnum > 0),
 		(SELECT string_agg(concat_ws(':', indexrelid, xmin), ' ' ORDER BY indexrelid)
@@ -173,7 +182,8 @@ const versionsSchemas = `,
 const versionsEnd = `)
 			FROM pg_publication p WHERE p.pubname = $2)), 0)::text,
 	left(pg_walfile_name(pg_current_wal_lsn()), 8),
-	concat_ws(' ', pg_current_wal_insert_lsn(), current_setting('wal_block_size'), pg_current_wal_flush_lsn())`
+	concat_ws(' ', pg_current_wal_insert_lsn(), current_setting('wal_block_size'),
+		pg_current_wal_flush_lsn())`
 
 // timelineLine and typeLine are the names of lines of the catalog. A standby, which has no
 // timeline, refuses the query.
@@ -220,7 +230,9 @@ func (s *source) catalogArgs() []any {
 	for i := range s.tables {
 		schema, table := s.tables[i].name()
 		for _, column := range s.tables[i].columns() {
-			schemas, tables, columns = append(schemas, schema), append(tables, table), append(columns, column)
+			schemas = append(schemas, schema)
+			tables = append(tables, table)
+			columns = append(columns, column)
 		}
 	}
 	return []any{schemas, tables, columns, s.publication}

@@ -86,9 +86,8 @@ func (c *inspection) readReplication(ctx context.Context) error {
 func (c *inspection) readPrepared(ctx context.Context) error {
 	all, err := preparedTransactions(ctx, c.conn)
 	for i := range all {
-		c.Notes = append(
-			c.Notes, "a new replication slot waits for "+all[i].String()+": "+all[i].remedy(),
-		)
+		note := "a new replication slot waits for " + all[i].String() + ": " + all[i].remedy()
+		c.Notes = append(c.Notes, note)
 	}
 	return err
 }

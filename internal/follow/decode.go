@@ -241,8 +241,8 @@ func (d *decoder) row(
 	var invalid error
 	for _, t := range r.tables {
 		// The root describes its partitions, of which one may have a key. No column of a key is NULL.
-		if r.full && kind == pglogrepl.UpdateMessageTupleTypeKey && before != nil &&
-			!r.row(before, nil).hasAll(t.columns()) {
+		key := r.full && kind == pglogrepl.UpdateMessageTupleTypeKey
+		if key && before != nil && !r.row(before, nil).hasAll(t.columns()) {
 			return nil, fmt.Errorf(
 				"%w: old values of %s are not in the stream: a partition has another replica identity",
 				errAltered, r.name,

@@ -27,7 +27,8 @@ func elements(text string) (all []string, err error) {
 		return nil, errNoArray
 	}
 	var values []*string
-	if pgtype.NewMap().Scan(pgtype.TextArrayOID, pgtype.TextFormatCode, []byte(text), &values) != nil {
+	types := pgtype.NewMap()
+	if types.Scan(pgtype.TextArrayOID, pgtype.TextFormatCode, []byte(text), &values) != nil {
 		return nil, errNoArray
 	}
 	for _, v := range values {

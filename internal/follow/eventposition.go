@@ -138,10 +138,10 @@ var (
 	errEqual = errors.New("like an event before it: a repeat, or another row. " +
 		"Set debezium.source.provide.transaction.metadata=true")
 	errMany = fmt.Errorf("more than %d events are at one place of the log: "+
-		"set debezium.source.provide.transaction.metadata=true, or binlog_transaction_compression=OFF", maxWindow)
-	errRepeat = errors.New(
-		"a transaction was sent again from its middle, with equal events: take a new snapshot",
-	)
+		"set debezium.source.provide.transaction.metadata=true, "+
+		"or binlog_transaction_compression=OFF", maxWindow)
+	errRepeat = errors.New("a transaction was sent again from its middle, with equal events: " +
+		"take a new snapshot")
 )
 
 // arrival is an event of the log as it arrives.
@@ -158,9 +158,8 @@ func (p *eventPosition) pass(x arrival, now time.Time) (isNew bool, err error) {
 	switch {
 	case order == same:
 		isNew, err = p.another(x.near, known)
-	// a transaction may do the same twice
 	case order == later && to.gtid != gtid{} && to.gtid == p.last.gtid:
-		isNew = true
+		isNew = true // a transaction may do the same twice
 	case known:
 		isNew = false
 	case order == later:

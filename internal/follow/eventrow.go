@@ -15,6 +15,18 @@ import (
 // unchanged is what Debezium sends for a large value that an update did not change.
 const unchanged = "__debezium_unavailable_value"
 
+// mayBeID reports whether a value of a column of ids is neither a boolean nor a fraction.
+func mayBeID(value jsontext.Value) bool {
+	switch value.Kind() {
+	case jsontext.KindTrue, jsontext.KindFalse:
+		return false
+	case jsontext.KindNumber:
+		return isWhole(string(value))
+	default:
+		return true
+	}
+}
+
 // row returns the row that an event has in a member. old has the values that it does not repeat.
 func (e *Event) row(t *Table, member string, object jsontext.Value, old row) (row, error) {
 	var values map[string]jsontext.Value
@@ -24,9 +36,7 @@ func (e *Event) row(t *Table, member string, object jsontext.Value, old row) (ro
 	texts := make(map[string]*string)
 	for _, column := range t.columns() {
 		value := values[column]
-		if kind := value.Kind(); t.isID(column) &&
-			(kind == jsontext.KindTrue || kind == jsontext.KindFalse ||
-				kind == jsontext.KindNumber && !isWhole(string(value))) {
+		if t.isID(column) && !mayBeID(value) {
 			return nil, &rowError{
 				t.Table, []cell{{column, string(value)}},
 				errors.New("an id is a whole number such as 15, or a string"), reasonID,

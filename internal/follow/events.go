@@ -120,22 +120,30 @@ func (e *Event) only(members ...string) bool {
 	return true
 }
 
+// isFlat reports whether the object has the names that ExtractNewRecordState adds.
+func (e *Event) isFlat() bool {
+	for member := range e.Others {
+		if strings.HasPrefix(member, "__") {
+			return true
+		}
+	}
+	return false
+}
+
 // foreign says what an object is that is no event of Debezium.
 func (e *Event) foreign() string {
 	kind := strings.Trim(string(e.Others["type"]), `"`)
+	isSinger := kind == "RECORD" || kind == "STATE" || kind == "SCHEMA"
 	switch {
 	case e.has("specversion"):
 		return "it is wrapped as a CloudEvent: set debezium.format.value=json"
-	case slices.ContainsFunc(slices.Collect(maps.Keys(e.Others)), func(m string) bool {
-		return strings.HasPrefix(m, "__")
-	}):
+	case e.isFlat():
 		return "it is a row that ExtractNewRecordState has flattened: remove that transformation"
 	case e.has("isDdl"):
 		return "it is an event of Canal"
 	case e.has("type") && e.has("database") && e.has("table"):
 		return "it is an event of Maxwell"
-	case (kind == "RECORD" || kind == "STATE" || kind == "SCHEMA") &&
-		(e.has("record") || e.has("stream") || e.has("value")):
+	case isSinger && (e.has("record") || e.has("stream") || e.has("value")):
 		return "it is a message of Singer or Airbyte"
 	case e.has("metadata") && e.has("data"):
 		return "it is a record of AWS DMS"
@@ -196,8 +204,8 @@ func (e *Event) hash() uint64 {
 func incomplete(t *Table, format string, args ...any) error {
 	what := fmt.Sprintf(format, args...)
 	return refused(
-		CodeIncompleteRow, "table %s needs REPLICA IDENTITY FULL, or binlog_row_image=FULL: %s",
-		t.Table, what,
+		CodeIncompleteRow,
+		"table %s needs REPLICA IDENTITY FULL, or binlog_row_image=FULL: %s", t.Table, what,
 	)
 }
 

@@ -77,7 +77,7 @@ type limits struct {
 // tell each other.
 type progress struct {
 	walEnd, recorded atomic.Uint64 // end of the source's log, and the ledger's position
-	// when the ledger lacked nothing, by the source's clock, in unix nanoseconds
+	// committed is when the ledger lacked nothing, by the source's clock, in unix nanoseconds.
 	committed  atomic.Int64
 	lacksAfter atomic.Pointer[time.Time] // all that the source committed until then is in the ledger
 	audited    atomic.Int64              // that of the ledger's position
@@ -163,9 +163,8 @@ func (f *Follower) follow(ctx context.Context) error {
 	if err := f.mayLease(ctx); err != nil {
 		return err
 	}
-	src, err := f.recorder.Follow(
-		ctx, f.options.Name, f.options.Holder, f.options.Tables.Kinds(), leaseTime, f.options.Resync,
-	)
+	o := &f.options
+	src, err := f.recorder.Follow(ctx, o.Name, o.Holder, o.Tables.Kinds(), leaseTime, o.Resync)
 	if err != nil {
 		if _, taken := errors.AsType[*ledger.FollowedError](err); taken {
 			return &StopError{err}
@@ -183,8 +182,8 @@ func (f *Follower) follow(ctx context.Context) error {
 	renewing.Wait()
 	ending, stop := context.WithTimeout(context.WithoutCancel(ctx), endTimeout)
 	defer stop()
-	if ended := src.Renew(ending, 0, f.followed(src)); ended != nil &&
-		!errors.Is(ended, ledger.ErrFenced) {
+	ended := src.Renew(ending, 0, f.followed(src))
+	if ended != nil && !errors.Is(ended, ledger.ErrFenced) {
 		f.log.WarnContext(
 			ctx, "cannot end the lease: another process has to wait for its end", "error", ended,
 		)
@@ -195,9 +194,8 @@ func (f *Follower) follow(ctx context.Context) error {
 // mayLease returns an error if another ledger follows the source under this name, for which this
 // one has no lease yet. With the lease, the kinds would be those of a source that is never read.
 func (f *Follower) mayLease(ctx context.Context) error {
-	if slices.ContainsFunc(f.recorder.Sources(), func(s ledger.Source) bool {
-		return s.Name == f.options.Name
-	}) {
+	isOwn := func(s ledger.Source) bool { return s.Name == f.options.Name }
+	if slices.ContainsFunc(f.recorder.Sources(), isOwn) {
 		return nil
 	}
 	conn, err := f.source.connect(ctx, false)
@@ -308,7 +306,7 @@ func (f *Follower) start(
 		return nil, err
 	}
 	if why == "" {
-		// partitions may have been made since the last inspection
+		// Partitions may have been made since the last inspection.
 		if err := f.source.wantAll(ctx, look); err != nil {
 			return nil, err
 		}
@@ -346,9 +344,8 @@ func (f *Follower) whyRead(
 	_, begun := parseBegun(src.Position)
 	switch {
 	case state == slotForeign:
-		return "", &StopError{
-			fmt.Errorf("the replication slot %s is not one of follow: drop it", f.source.name),
-		}
+		err := fmt.Errorf("the replication slot %s is not one of follow: drop it", f.source.name)
+		return "", &StopError{err}
 	case begun:
 		return "an earlier read was interrupted", nil
 	case !known:

@@ -28,9 +28,8 @@ const (
 	reasonEmpty   reason = "empty"
 	reasonTooLong reason = "too_long"
 	reasonControl reason = "control" // an id has a control character
-	// an id has another fault, such as no domain for a kind of domains
-	reasonID   reason = "id"
-	reasonTime reason = "time" // since or until is out of range, or no time
+	reasonID      reason = "id"      // an id has another fault, such as no domain
+	reasonTime    reason = "time"    // since or until is out of range, or no time
 )
 
 // invalidReasons are the reasons of rows that are not valid.

@@ -136,9 +136,10 @@ func (g *group) cut(m mark) []activity.SourceChange {
 // groupSize is how many changes a transaction of the ledger takes. The ledger bounds the time of a
 // transaction, so a slow ledger would never record a group that is too large, however often it is
 // tried. The size halves each time, and grows again while transactions are fast. It is for one
-// goroutine.
-// how far the size is below maxGroup; so the zero value is the largest
-type groupSize struct{ below int }
+// goroutine. The zero value is the largest size.
+type groupSize struct {
+	below int // how far the size is below maxGroup
+}
 
 // most is the number of changes that a transaction of the ledger takes at most.
 func (g *groupSize) most() int { return maxGroup - g.below }
@@ -156,9 +157,9 @@ func (g *groupSize) worked(took time.Duration) {
 // failed notes that a group of that many changes was not recorded. It reports whether the ledger
 // was too slow for it, and a smaller one may be recorded.
 func (g *groupSize) failed(changes int, err error) bool {
+	const byTimeout = "57014" // statement_timeout has cancelled the statement
 	canceled, ok := errors.AsType[*pgconn.PgError](err)
-	// by statement_timeout
-	slow := errors.Is(err, context.DeadlineExceeded) || ok && canceled.Code == "57014"
+	slow := errors.Is(err, context.DeadlineExceeded) || ok && canceled.Code == byTimeout
 	if !slow || changes <= minGroup {
 		return false
 	}

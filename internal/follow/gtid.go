@@ -122,14 +122,15 @@ func (s gtidSet) String() string {
 	return b.String()
 }
 
+func isDigit(c byte) bool { return c >= '0' && c <= '9' }
+
 // parseGTIDSet parses what String returns.
 func parseGTIDSet(text string) (gtidSet, error) {
 	set := make(gtidSet)
 	for one := range strings.SplitSeq(text, ",") {
 		parts := strings.Split(one, ":")
 		names := 1 // the server, and a tag, which begins with no digit
-		for names < len(parts) &&
-			strings.Trim(parts[names][:min(1, len(parts[names]))], "0123456789") != "" {
+		for names < len(parts) && parts[names] != "" && !isDigit(parts[names][0]) {
 			names++
 		}
 		var all []span

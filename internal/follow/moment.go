@@ -29,6 +29,11 @@ type moment struct {
 	known *catalog
 }
 
+// oneSnapshot returns the options of a transaction whose reads share a snapshot.
+func oneSnapshot() pgx.TxOptions {
+	return pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}
+}
+
 // newMoment creates the slot of a read, and begins to read in its snapshot.
 func (f *Follower) newMoment(
 	ctx context.Context, exporter, conn *pgx.Conn, r *reading,
@@ -43,14 +48,14 @@ func (f *Follower) newMoment(
 		return m, err
 	}
 	m.lsn = snapshot.lsn
-	if m.tx, err = conn.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}); err != nil {
+	if m.tx, err = conn.BeginTx(ctx, oneSnapshot()); err != nil {
 		return m, err
 	}
-	if _, err = conn.Exec(ctx, "SET TRANSACTION SNAPSHOT '"+snapshot.name+"'"); err == nil &&
-		r.slot == f.source.name {
+	_, err = conn.Exec(ctx, "SET TRANSACTION SNAPSHOT '"+snapshot.name+"'")
+	if err == nil && r.slot == f.source.name {
 		m.next, err = nextTransaction(ctx, exporter)
 	}
-	// a temporary slot must not keep the source's log for as long as the read takes
+	// A temporary slot must not keep the source's log for as long as the read takes.
 	_ = exporter.Close(ctx)
 	if err == nil {
 		m.known, err = f.source.catalogOf(ctx, conn)
@@ -122,17 +127,19 @@ func (f *Follower) resume(
 		return m, false, nil //nolint:nilerr // another slot has the name
 	}
 	m.lsn, m.next = b.lsn, b.next
-	if m.tx, err = conn.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}); err != nil {
+	if m.tx, err = conn.BeginTx(ctx, oneSnapshot()); err != nil {
 		return m, false, err
 	}
 	var oldest uint64
-	err = conn.QueryRow(ctx, `SELECT pg_current_wal_insert_lsn() || '@' || s, pg_snapshot_xmin(s)::text::bigint
+	err = conn.QueryRow(ctx, `SELECT pg_current_wal_insert_lsn() || '@' || s,
+			pg_snapshot_xmin(s)::text::bigint
 		FROM pg_current_snapshot() AS s`).Scan(&m.seen, &oldest)
 	if err == nil {
 		m.known, err = f.source.catalogOf(ctx, conn)
 	}
-	if err != nil || oldest < b.next || !m.known.grewFrom(b.catalog) ||
-		m.known.timeline != fmt.Sprintf("%08X", is.timeline) {
+	timeline := fmt.Sprintf("%08X", is.timeline)
+	if err != nil || oldest < b.next ||
+		!m.known.grewFrom(b.catalog) || m.known.timeline != timeline {
 		_ = m.tx.Rollback(context.WithoutCancel(ctx))
 		return m, false, err
 	}

@@ -93,9 +93,8 @@ func (p place) toPostgres(next place) (ordering, place) {
 	if next.commit == 0 && next.lsn > p.commit || next.xid != 0 && next.xid == p.xid {
 		next.commit = max(next.commit, p.commit)
 	}
-	return ordering(
-		1 + cmp.Or(cmp.Compare(next.commit, p.commit), cmp.Compare(next.lsn, p.lsn)),
-	), next
+	order := cmp.Or(cmp.Compare(next.commit, p.commit), cmp.Compare(next.lsn, p.lsn))
+	return ordering(1 + order), next
 }
 
 // toFile compares files of one server by their numbers.
@@ -269,7 +268,8 @@ func (s *eventSource) place() (p place, err error) {
 		return p, err
 	}
 	p.log, p.file, p.pos = logMySQL, s.File, s.Pos
-	if _, err := strconv.ParseUint(s.File[strings.LastIndexByte(s.File, '.')+1:], 10, 32); err != nil {
+	number := s.File[strings.LastIndexByte(s.File, '.')+1:]
+	if _, err := strconv.ParseUint(number, 10, 32); err != nil {
 		return p, fmt.Errorf("source.file %q ends with no number", s.File)
 	}
 	p.gtid, err = parseGTID(s.GTID)

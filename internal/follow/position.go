@@ -24,8 +24,8 @@ type position struct {
 	catalog  uint64        // sum of the catalog of the source: see [catalog]
 	system   string        // identifier of the source's server: a copy of its files has the same
 	last     transaction   // the last one before lsn
-	// when source and ledger were last the same, as a whole comparison found, in Unix time; 0: not
-	// known
+	// audited is when a whole comparison last made source and ledger the same, in Unix time;
+	// 0: not known.
 	audited int64
 
 	// done is how many changes the ledger has of the next transaction, which commits at within. It
@@ -54,10 +54,11 @@ func (x transaction) String() string { return fmt.Sprintf("%s,%d,%d", x.commit, 
 // After a comparison, audited=1732839900 follows, in a large transaction part=10000@0/16C0000, and
 // after a full read that went on seen=0/16B4000@750:754:750,752.
 func (p position) text() ledger.Position {
-	text := ledger.Position(p.log().String()).With("tables", p.tables).With(
-		"catalog", strconv.FormatUint(p.catalog, 16),
-	).
-		With("system", p.system).With("last", p.last.String())
+	text := ledger.Position(p.log().String()).
+		With("tables", p.tables).
+		With("catalog", strconv.FormatUint(p.catalog, 16)).
+		With("system", p.system).
+		With("last", p.last.String())
 	if p.audited != 0 {
 		text = text.With("audited", strconv.FormatInt(p.audited, 10))
 	}

@@ -184,8 +184,7 @@ func (d *delivery) take(ctx context.Context, c change) error {
 	case errors.Is(err, errJump):
 		return refused(
 			CodeSnapshotNeeded, "%v: if the server is another, take a new snapshot (%s, after %s)",
-			err,
-			c.arrival.describe(), d.at.last.describe(),
+			err, c.arrival.describe(), d.at.last.describe(),
 		)
 	case err != nil:
 		return refused(
@@ -255,7 +254,8 @@ func (d *delivery) finish(ctx context.Context) error {
 	if err := d.flush(ctx); err != nil {
 		return err
 	}
-	if err := d.sweep(ctx, d.receiver.mapper.tables.Kinds(), activity.SourceChange{Reading: true}); err != nil {
+	kinds := d.receiver.mapper.tables.Kinds()
+	if err := d.sweep(ctx, kinds, activity.SourceChange{Reading: true}); err != nil {
 		return err
 	}
 	d.at.reading = false
@@ -349,9 +349,8 @@ func (d *delivery) add(ctx context.Context, c change, reading bool) error {
 func (d *delivery) truncate(ctx context.Context, c change) error {
 	var kinds []string
 	for _, t := range c.tables {
-		if slices.ContainsFunc(d.receiver.mapper.tables, func(o Table) bool {
-			return o.Kind == t.Kind && o.Table != t.Table
-		}) {
+		gives := func(o Table) bool { return o.Kind == t.Kind && o.Table != t.Table }
+		if slices.ContainsFunc(d.receiver.mapper.tables, gives) {
 			return refused(CodeSnapshotNeeded,
 				"%s was truncated, and other tables give the kind %s: take a new snapshot", t.Table, t.Kind)
 		}
@@ -386,7 +385,7 @@ func (d *delivery) change(
 			after, err, refused = nil, nil, bad
 		}
 	}
-	// where PostgreSQL has no old value, Debezium has 0 or ""
+	// Where PostgreSQL has no old value, Debezium has 0 or "".
 	if before != nil && err == nil && !skip {
 		_, _, err = d.receiver.mapper.gives(t, before)
 		if bad, invalid := errors.AsType[*rowError](err); invalid {

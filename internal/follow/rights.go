@@ -17,9 +17,8 @@ func denied(err error, role, who, mend string) error {
 		return err
 	}
 	// err itself may have the address of the server.
-	return &StopError{
-		fmt.Errorf("the role %q lacks a right (%w); as %s, run:\n  %s;", role, refused, who, mend),
-	}
+	err = fmt.Errorf("the role %q lacks a right (%w); as %s, run:\n  %s;", role, refused, who, mend)
+	return &StopError{err}
 }
 
 // mayReplicate is denied for what a role that replicates may do.
@@ -43,8 +42,8 @@ func (c *inspection) readSchemas(ctx context.Context) error {
 	_, err = pgx.ForEachRow(rows, []any{&name}, func() error {
 		role := c.conn.Config().User
 		c.lacksf(
-			"GRANT USAGE ON SCHEMA "+name+" TO "+quote(role), "the role %q may not use the schema %s",
-			role, name,
+			"GRANT USAGE ON SCHEMA "+name+" TO "+quote(role),
+			"the role %q may not use the schema %s", role, name,
 		)
 		return nil
 	})

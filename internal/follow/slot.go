@@ -49,9 +49,8 @@ func (f *Follower) createSlot(
 	}
 	defer cancel()
 	told := f.tellWaits(ctx, exporter.PgConn().PID(), look, options.Temporary)
-	made, err := pglogrepl.CreateReplicationSlot(
-		limited, exporter.PgConn(), r.slot, "pgoutput", options,
-	)
+	process := exporter.PgConn()
+	made, err := pglogrepl.CreateReplicationSlot(limited, process, r.slot, "pgoutput", options)
 	told()
 	if err != nil && limited.Err() != nil {
 		endProcess(ctx, exporter, look)
@@ -60,9 +59,8 @@ func (f *Follower) createSlot(
 	case limited.Err() != nil && ctx.Err() == nil:
 		return exported{}, fmt.Errorf("create replication slot %s: %w", r.slot, errOpen)
 	case err != nil:
-		return exported{}, fmt.Errorf(
-			"create replication slot %s: %w", r.slot, f.source.mayReplicate(exporter, err),
-		)
+		err = f.source.mayReplicate(exporter, err)
+		return exported{}, fmt.Errorf("create replication slot %s: %w", r.slot, err)
 	}
 	at, err := pglogrepl.ParseLSN(made.ConsistentPoint)
 	return exported{made.SnapshotName, at}, err
@@ -106,11 +104,10 @@ func (f *Follower) tellWaits(
 			if !audit {
 				f.figures.say(before + "; creating the replication slot waits for " + waits.String())
 			}
-			if !waits.began.Equal(known.began) || waits.gid != known.gid ||
-				waits.process != known.process {
+			if !waits.same(&known) {
 				f.log.WarnContext(
-					ctx, "creating the replication slot waits for a transaction", "for", waits.String(), "do",
-					waits.remedy(),
+					ctx, "creating the replication slot waits for a transaction",
+					"for", waits.String(), "do", waits.remedy(),
 				)
 			}
 			known = waits
@@ -129,6 +126,11 @@ type openTransaction struct {
 	age         time.Duration
 }
 
+// same reports whether the two are one transaction.
+func (o *openTransaction) same(other *openTransaction) bool {
+	return o.began.Equal(other.began) && o.gid == other.gid && o.process == other.process
+}
+
 func (o *openTransaction) String() string {
 	what := fmt.Sprintf("the transaction of process %d (application %q)", o.process, o.application)
 	if o.process == 0 {
@@ -144,13 +146,23 @@ func (o *openTransaction) String() string {
 // remedy returns the SQL that ends the transaction.
 func (o *openTransaction) remedy() string {
 	if o.process == 0 {
-		return fmt.Sprintf(
-			"if it was forgotten, run in that database: ROLLBACK PREPARED '%s'",
-			strings.ReplaceAll(o.gid, "'", "''"),
-		)
+		gid := strings.ReplaceAll(o.gid, "'", "''")
+		return fmt.Sprintf("if it was forgotten, run in that database: ROLLBACK PREPARED '%s'", gid)
 	}
 	return fmt.Sprintf("if it hangs, run: SELECT pg_terminate_backend(%d)", o.process)
 }
+
+// waitsForSQL reads the transaction whose end process $1 waits for.
+const waitsForSQL = `SELECT coalesce(p.database, a.datname, ''), coalesce(p.gid, ''),
+		coalesce(a.pid, 0), coalesce(a.application_name, ''), began,
+		coalesce(extract(epoch FROM clock_timestamp() - began), 0)::float8
+	FROM pg_locks w
+		JOIN pg_locks h ON h.locktype = 'transactionid' AND h.transactionid = w.transactionid
+			AND h.granted AND h.mode = 'ExclusiveLock'
+		LEFT JOIN pg_prepared_xacts p ON p.transaction = h.transactionid
+		LEFT JOIN pg_stat_activity a ON a.pid = h.pid
+		CROSS JOIN LATERAL (SELECT coalesce(p.prepared, a.xact_start) AS began) b
+	WHERE w.pid = $1 AND w.locktype = 'transactionid' AND NOT w.granted LIMIT 1`
 
 // waitsFor returns the transaction whose end a process of the source waits for.
 func waitsFor(
@@ -160,18 +172,8 @@ func waitsFor(
 	defer cancel()
 	var began *time.Time
 	var age float64
-	err = look.QueryRow(
-		ctx,
-		`SELECT coalesce(p.database, a.datname, ''), coalesce(p.gid, ''), coalesce(a.pid, 0),
-			coalesce(a.application_name, ''), began, coalesce(extract(epoch FROM clock_timestamp() - began), 0)::float8
-		FROM pg_locks w
-			JOIN pg_locks h ON h.locktype = 'transactionid' AND h.transactionid = w.transactionid AND h.granted AND h.mode = 'ExclusiveLock'
-			LEFT JOIN pg_prepared_xacts p ON p.transaction = h.transactionid
-			LEFT JOIN pg_stat_activity a ON a.pid = h.pid
-			CROSS JOIN LATERAL (SELECT coalesce(p.prepared, a.xact_start) AS began) b
-		WHERE w.pid = $1 AND w.locktype = 'transactionid' AND NOT w.granted LIMIT 1`,
-		int(process),
-	).Scan(&o.database, &o.gid, &o.process, &o.application, &began, &age)
+	err = look.QueryRow(ctx, waitsForSQL, int(process)).
+		Scan(&o.database, &o.gid, &o.process, &o.application, &began, &age)
 	if began != nil {
 		o.began, o.age = *began, time.Duration(age*float64(time.Second))
 	}
@@ -184,7 +186,8 @@ func waitsFor(
 // preparedTransactions returns those of all databases of the server, the oldest first: a new slot
 // waits for each.
 func preparedTransactions(ctx context.Context, conn *pgx.Conn) ([]openTransaction, error) {
-	rows, err := conn.Query(ctx, `SELECT gid, database, prepared, extract(epoch FROM clock_timestamp() - prepared)::float8
+	rows, err := conn.Query(ctx, `SELECT gid, database, prepared,
+			extract(epoch FROM clock_timestamp() - prepared)::float8
 		FROM pg_prepared_xacts ORDER BY prepared`)
 	if err != nil {
 		return nil, fmt.Errorf("look at the prepared transactions of the source: %w", err)
@@ -204,9 +207,8 @@ func (s *source) copySlot(ctx context.Context, look, replicating *pgx.Conn) erro
 	err := look.QueryRow(ctx, `SELECT coalesce(bool_or(to_jsonb(r) ->> 'failover' = 'false'), false)
 		FROM pg_replication_slots r WHERE slot_name = $1`, s.name).Scan(&lacks)
 	if err == nil && lacks {
-		_, err = replicating.PgConn().Exec(
-			ctx, "ALTER_REPLICATION_SLOT "+s.name+" (FAILOVER)",
-		).ReadAll()
+		alter := "ALTER_REPLICATION_SLOT " + s.name + " (FAILOVER)"
+		_, err = replicating.PgConn().Exec(ctx, alter).ReadAll()
 	}
 	if err != nil {
 		err = s.mayReplicate(replicating, err)

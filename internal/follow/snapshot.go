@@ -82,7 +82,8 @@ func (f *Follower) recordBulk(
 // reading is one read of the tables, whose rows are compared with the ledger: a full read, or a
 // slice of an audit.
 type reading struct {
-	// that is created for it; with another name than the source's, it ends once the read begins
+	// slot is the slot that is created for the read. With another name than the source's, it ends
+	// once the read begins.
 	slot string
 	from int // the first part that is compared
 	end  int // after the read, the first part that was not compared, for which there was no room
@@ -163,9 +164,11 @@ func (f *Follower) read(
 		return at, nil, err
 	}
 	defer m.tx.Rollback(context.WithoutCancel(ctx)) //nolint:errcheck // it only reads
-	at.system, at.timeline, at.lsn, at.seen, at.audited = is.system, is.timeline, m.lsn, m.seen, f.recorder.Now().Unix()
+	at.system, at.timeline = is.system, is.timeline
+	at.lsn, at.seen = m.lsn, m.seen
+	at.audited = f.recorder.Now().Unix()
 	if r.known != nil {
-		// the look of the stream finds it, too
+		// The look of the stream finds a difference, too.
 		if differs := r.known.difference(m.known); differs != "" {
 			return at, nil, fmt.Errorf("%w: %s", errAltered, differs)
 		}
@@ -253,9 +256,8 @@ func (f *Follower) readTable(
 	for i, column := range columns {
 		quoted[i] = quote(column)
 	}
-	rows, err := conn.Query(
-		ctx, "SELECT "+strings.Join(quoted, ", ")+" FROM "+t.only(), pgx.QueryExecModeSimpleProtocol,
-	)
+	query := "SELECT " + strings.Join(quoted, ", ") + " FROM " + t.only()
+	rows, err := conn.Query(ctx, query, pgx.QueryExecModeSimpleProtocol)
 	if err != nil {
 		return err
 	}

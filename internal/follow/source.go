@@ -79,9 +79,8 @@ func (r Report) Print(to io.Writer) error {
 		fmt.Fprintln(&text, &r.Counted[i])
 	}
 	if r.Invalid > 0 {
-		fmt.Fprintf(
-			&text, "%d rows are not valid, such as:\n- %s\n", r.Invalid, strings.Join(r.Rows, "\n- "),
-		)
+		some := strings.Join(r.Rows, "\n- ")
+		fmt.Fprintf(&text, "%d rows are not valid, such as:\n- %s\n", r.Invalid, some)
 	}
 	_, err := io.WriteString(to, text.String())
 	return err
@@ -166,10 +165,8 @@ func (s *source) connect(ctx context.Context, replication bool) (*pgx.Conn, erro
 
 // errPooler returns the error of a URL that does not lead to a server.
 func errPooler() error {
-	return &StopError{
-		errors.New("--source leads to a connection pooler such as PgBouncer, which does not " +
-			"pass on what following needs: give the address of PostgreSQL itself"),
-	}
+	return &StopError{errors.New("--source leads to a connection pooler such as PgBouncer, " +
+		"which does not pass on what following needs: give the address of PostgreSQL itself")}
 }
 
 // inspection reads what a source lacks.
@@ -190,7 +187,10 @@ func (s *source) inspect(ctx context.Context, conn *pgx.Conn) (Report, error) {
 
 // readAll reads what following needs of a source.
 func (c *inspection) readAll(ctx context.Context) error {
-	for _, read := range []func(context.Context) error{c.readServer, c.readSchemas, c.readTables, c.readPublication, c.readSlot, c.readRoom} {
+	all := []func(context.Context) error{
+		c.readServer, c.readSchemas, c.readTables, c.readPublication, c.readSlot, c.readRoom,
+	}
+	for _, read := range all {
 		if err := read(ctx); err != nil {
 			return fmt.Errorf("inspect the source: %w", err)
 		}
@@ -218,9 +218,10 @@ func (c *inspection) readServer(ctx context.Context) error {
 	var version int
 	var level string
 	var standby, may bool
-	err := c.conn.QueryRow(ctx, `SELECT current_setting('server_version'), current_setting('server_version_num')::int,
-		current_setting('wal_level'), pg_is_in_recovery(), rolreplication OR rolsuper OR EXISTS (
-			SELECT 1 FROM pg_roles r WHERE r.rolname = 'rds_replication' AND pg_has_role(r.oid, 'member'))
+	err := c.conn.QueryRow(ctx, `SELECT current_setting('server_version'),
+			current_setting('server_version_num')::int, current_setting('wal_level'),
+			pg_is_in_recovery(), rolreplication OR rolsuper OR EXISTS (SELECT 1 FROM pg_roles r
+				WHERE r.rolname = 'rds_replication' AND pg_has_role(r.oid, 'member'))
 		FROM pg_roles WHERE rolname = current_user`).Scan(&c.Server, &version, &level, &standby, &may)
 	if err != nil {
 		return err
@@ -232,9 +233,8 @@ func (c *inspection) readServer(ctx context.Context) error {
 		c.lacksf("", "the server is a standby: use the primary")
 	}
 	if level != "logical" {
-		c.Problems = append(c.Problems, Problem{
-			fmt.Sprintf("wal_level is %s, not logical", level), "ALTER SYSTEM SET wal_level = 'logical'",
-			true})
+		what := fmt.Sprintf("wal_level is %s, not logical", level)
+		c.Problems = append(c.Problems, Problem{what, "ALTER SYSTEM SET wal_level = 'logical'", true})
 	}
 	if !may {
 		c.lacksReplication()
@@ -248,6 +248,19 @@ func (c *inspection) lacksReplication() {
 	c.lacksf("ALTER ROLE "+quote(user)+" REPLICATION", "the role %q may not replicate", user)
 }
 
+// tableSQL reads table $2 in schema $1. unknown is true if the server has not counted its rows yet.
+const tableSQL = `SELECT c.oid, c.relkind::text, format('%I.%I', n.nspname, c.relname),
+		c.relpersistence = 'p', row_security_active(c.oid), p.rows, p.unknown
+	FROM pg_class c CROSS JOIN LATERAL (
+			SELECT coalesce(sum(greatest(p.reltuples, 0)), 0) AS rows,
+				coalesce(bool_or(p.relkind = 'r' AND p.reltuples <= 0
+					AND pg_relation_size(p.oid) > 0), false) AS unknown
+			FROM pg_class p
+			WHERE p.oid = c.oid
+				OR p.oid IN (SELECT relid FROM pg_partition_tree(c.oid) WHERE isleaf)) p
+		JOIN pg_namespace n ON n.oid = c.relnamespace
+	WHERE n.nspname = $1 AND c.relname = $2`
+
 func (c *inspection) readTables(ctx context.Context) error {
 	seen := make(map[string]bool)
 	for i := range c.tables {
@@ -258,18 +271,8 @@ func (c *inspection) readTables(ctx context.Context) error {
 		var lasting, secured bool
 		var rows float64
 		var unknown bool // the server has not counted them yet
-		err := c.conn.QueryRow(
-			ctx,
-			`SELECT c.oid, c.relkind::text, format('%I.%I', n.nspname, c.relname),
-				c.relpersistence = 'p', row_security_active(c.oid), p.rows, p.unknown
-			FROM pg_class c CROSS JOIN LATERAL (
-				SELECT coalesce(sum(greatest(p.reltuples, 0)), 0) AS rows,
-					coalesce(bool_or(p.relkind = 'r' AND p.reltuples <= 0 AND pg_relation_size(p.oid) > 0), false) AS unknown
-				FROM pg_class p WHERE p.oid = c.oid OR p.oid IN (SELECT relid FROM pg_partition_tree(c.oid) WHERE isleaf)) p
-			JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = $1 AND c.relname = $2`,
-			schema,
-			table,
-		).Scan(&oid, &kind, &name, &lasting, &secured, &rows, &unknown)
+		err := c.conn.QueryRow(ctx, tableSQL, schema, table).
+			Scan(&oid, &kind, &name, &lasting, &secured, &rows, &unknown)
 		switch {
 		case errors.Is(err, pgx.ErrNoRows):
 			c.lacksf("", "there is no table %s", t.quoted())
@@ -284,8 +287,8 @@ func (c *inspection) readTables(ctx context.Context) error {
 		case secured:
 			role := c.conn.Config().User
 			c.lacksf(
-				"ALTER ROLE "+quote(role)+" BYPASSRLS", "policies of %s hide rows from the role %q", name,
-				role,
+				"ALTER ROLE "+quote(role)+" BYPASSRLS",
+				"policies of %s hide rows from the role %q", name, role,
 			)
 		}
 		if t.partitioned != (kind == "p") { // a look at the catalog may run beside a read
@@ -322,8 +325,8 @@ type column struct {
 
 // columnsSQL reads the mapped columns, $2, of a table, $1, and of its partitions. A table without
 // any of them is read, too: once it is published, the app's UPDATE fails without an identity.
-const columnsSQL = `SELECT c.oid = $1, format('%I.%I', n.nspname, c.relname), a.attname, coalesce(base.kind, ''),
-		coalesce(base.list, false), coalesce(a.attgenerated <> '', false),
+const columnsSQL = `SELECT c.oid = $1, format('%I.%I', n.nspname, c.relname), a.attname,
+		coalesce(base.kind, ''), coalesce(base.list, false), coalesce(a.attgenerated <> '', false),
 		NOT coalesce(has_column_privilege(c.oid, a.attnum, 'SELECT'), true),
 		c.relreplident = 'f' OR EXISTS (SELECT 1 FROM pg_index i WHERE i.indrelid = c.oid
 			AND (a.attnum IS NULL OR a.attnum = ANY (i.indkey)) AND i.indimmediate AND i.indisvalid
@@ -373,8 +376,8 @@ func (c *inspection) readColumns(ctx context.Context, t *Table, oid uint32, name
 				what = fmt.Sprintf("the old value of %q", *of.name)
 			}
 			c.lacksf(
-				"ALTER TABLE "+of.table+" REPLICA IDENTITY FULL", "%s: %s is not in the stream", of.table,
-				what,
+				"ALTER TABLE "+of.table+" REPLICA IDENTITY FULL",
+				"%s: %s is not in the stream", of.table, what,
 			)
 		}
 		return nil
@@ -407,10 +410,9 @@ func (c *inspection) lacksRead(t *Table, name string, denied []string) {
 func (c *inspection) readColumn(t *Table, name string, of column) {
 	ids := []string{
 		"smallint", "integer", "bigint", "numeric without fraction", "uuid", "text",
-		"character varying",
-		"character",
-		"citext", "enum",
+		"character varying", "character", "citext", "enum",
 	}
+	fits := slices.Contains(ids, of.kind) // an id, or an element of an array of ids
 	kind := of.kind
 	if of.list {
 		kind += listMark
@@ -420,29 +422,22 @@ func (c *inspection) readColumn(t *Table, name string, of column) {
 	switch isList := t.isList(*of.name); {
 	case of.generated:
 		c.lacksf("", "%s: column %q is generated, and is not in the stream", name, *of.name)
-	case isList && !(of.list && slices.Contains(ids, of.kind)) &&
-		!slices.Contains([]string{"jsonb", "json"}, kind):
+	case isList && !(of.list && fits) && kind != "jsonb" && kind != "json":
 		c.lacksf("", "%s: column %q has the type %s: an array of ids is jsonb, or has elements of %s",
 			name, *of.name, kind, strings.Join(ids, ", "))
-	case !isList && t.isID(*of.name) && of.list && slices.Contains(ids, of.kind):
+	case !isList && t.isID(*of.name) && of.list && fits:
 		c.lacksf("", "%s: column %q is an array: write %q", name, *of.name, *of.name+listMark)
 	case !isList && t.isID(*of.name) && !slices.Contains(ids, kind):
-		c.lacksf(
-			"", "%s: column %q has the type %s: an id has one of %s", name, *of.name, kind,
-			strings.Join(ids, ", "),
-		)
+		c.lacksf("", "%s: column %q has the type %s: an id has one of %s",
+			name, *of.name, kind, strings.Join(ids, ", "))
 	case conditional && kind == "boolean" && !truth:
-		c.lacksf(
-			"", "%s: column %q is a boolean, and never %q: where takes true or false", name, *of.name,
-			want,
-		)
+		c.lacksf("", "%s: column %q is a boolean, and never %q: where takes true or false",
+			name, *of.name, want)
 	}
 	for _, at := range []*timeColumn{&t.Since, &t.Until} {
 		if at.Column == *of.name && !slices.Contains(at.types(), kind) {
-			c.lacksf(
-				"", "%s: %s has the type %s: a time has one of %s", name, at, kind,
-				strings.Join(at.types(), ", "),
-			)
+			c.lacksf("", "%s: %s has the type %s: a time has one of %s",
+				name, at, kind, strings.Join(at.types(), ", "))
 		}
 	}
 }
@@ -451,24 +446,26 @@ func (c *inspection) readColumn(t *Table, name string, of column) {
 // all tables, or of the tables of schemas, may do so, too.
 func (c *inspection) readPublication(ctx context.Context) error {
 	var there, wide bool
-	err := c.conn.QueryRow(ctx, `SELECT NOT EXISTS (SELECT 1 FROM pg_publication p
+	query := `SELECT NOT EXISTS (SELECT 1 FROM pg_publication p
 			WHERE pubname = $1 AND pubinsert AND pubupdate AND pubdelete AND pubtruncate
-				AND (pubviaroot OR NOT EXISTS (SELECT FROM pg_class WHERE oid = ANY ($2) AND relkind = 'p'))
+				AND (pubviaroot
+					OR NOT EXISTS (SELECT FROM pg_class WHERE oid = ANY ($2) AND relkind = 'p'))
 				AND $2::oid[] <@ ARRAY(SELECT relid FROM pg_get_publication_tables(p.pubname))
-				AND NOT EXISTS (SELECT FROM pg_publication_rel r WHERE prpubid = p.oid AND prrelid = ANY ($2)
-					AND coalesce(to_jsonb(r) ->> 'prqual', to_jsonb(r) ->> 'prattrs', '') <> '')),
+				AND NOT EXISTS (SELECT FROM pg_publication_rel r
+					WHERE prpubid = p.oid AND prrelid = ANY ($2)
+						AND coalesce(to_jsonb(r) ->> 'prqual', to_jsonb(r) ->> 'prattrs', '') <> '')),
 		EXISTS (SELECT FROM pg_publication p WHERE pubname = $1),
-		EXISTS (SELECT FROM pg_publication p WHERE pubname = $1 AND (puballtables OR `+
-		hasSchemas(c.conn)+`))`,
-		c.publication, c.oids).Scan(&c.unpublished, &there, &wide)
+		EXISTS (SELECT FROM pg_publication p
+			WHERE pubname = $1 AND (puballtables OR ` + hasSchemas(c.conn) + `))`
+	err := c.conn.QueryRow(ctx, query, c.publication, c.oids).Scan(&c.unpublished, &there, &wide)
 	switch {
 	case err != nil:
 		return err
 	case c.unpublished && (wide || there && c.others):
 		c.lacksf("", "the publication %q lacks some of these tables, or changes. "+
-			"Add the tables or their schemas, and run ALTER PUBLICATION %s SET (publish = 'insert, update, delete, truncate', "+
-			"publish_via_partition_root = true). Or use another --source-publication", c.publication,
-			quote(c.publication))
+			"Add the tables or their schemas, and run ALTER PUBLICATION %s "+
+			"SET (publish = 'insert, update, delete, truncate', publish_via_partition_root = true). "+
+			"Or use another --source-publication", c.publication, quote(c.publication))
 	case c.unpublished:
 		names := make([]string, len(c.tables))
 		for i := range c.tables {
@@ -494,11 +491,8 @@ func (c *inspection) readSlot(ctx context.Context) error {
 	log, err := c.keptLog(ctx, c.conn)
 	c.Slot = fmt.Sprintf("%s, keeps %d MiB of WAL", state, log.Kept>>20)
 	if state == slotForeign {
-		c.lacksf(
-			"",
-			"the replication slot %s is not one of follow, or that of another database: use another --source-name",
-			c.name,
-		)
+		c.lacksf("", "the replication slot %s is not one of follow, or that of another database: "+
+			"use another --source-name", c.name)
 	}
 	if err != nil || state != slotMissing {
 		return err
@@ -512,9 +506,9 @@ func (c *inspection) readSlot(ctx context.Context) error {
 	var setting, has, want string
 	var used int
 	_, err = pgx.ForEachRow(rows, []any{&setting, &has, &used, &want}, func() error {
-		c.Problems = append(c.Problems, Problem{
-			fmt.Sprintf("%s is %s, and %d are in use", setting, has, used),
-			"ALTER SYSTEM SET " + setting + " = " + want, true})
+		what := fmt.Sprintf("%s is %s, and %d are in use", setting, has, used)
+		mend := "ALTER SYSTEM SET " + setting + " = " + want
+		c.Problems = append(c.Problems, Problem{what, mend, true})
 		return nil
 	})
 	return err
@@ -523,11 +517,15 @@ func (c *inspection) readSlot(ctx context.Context) error {
 // readRoom notes what an audit lacks: a second slot, and a second connection that replicates.
 func (c *inspection) readRoom(ctx context.Context) error {
 	rows, err := c.conn.Query(ctx, `WITH used AS (
-			SELECT 'max_replication_slots' AS name, count(*) + (count(*) FILTER (WHERE slot_name = $1) = 0)::int AS n
+			SELECT 'max_replication_slots' AS name,
+					count(*) + (count(*) FILTER (WHERE slot_name = $1) = 0)::int AS n
 				FROM pg_replication_slots WHERE NOT temporary
-			UNION ALL SELECT 'max_wal_senders', count(*) + (count(*) FILTER (WHERE pid = (
-				SELECT active_pid FROM pg_replication_slots WHERE slot_name = $1)) = 0)::int FROM pg_stat_replication)
-		SELECT name, setting, n FROM used JOIN pg_settings USING (name) WHERE setting::int <= n ORDER BY name`, c.name)
+			UNION ALL
+			SELECT 'max_wal_senders', count(*) + (count(*) FILTER (WHERE pid = (
+					SELECT active_pid FROM pg_replication_slots WHERE slot_name = $1)) = 0)::int
+				FROM pg_stat_replication)
+		SELECT name, setting, n FROM used JOIN pg_settings USING (name)
+		WHERE setting::int <= n ORDER BY name`, c.name)
 	if err != nil {
 		return err
 	}
@@ -535,11 +533,9 @@ func (c *inspection) readRoom(ctx context.Context) error {
 	var used int
 	_, err = pgx.ForEachRow(rows, []any{&name, &setting, &used}, func() error {
 		c.Notes = append(c.Notes, fmt.Sprintf(
-			"%s is %s, and following takes %d with others: none is free for the daily comparison with the "+
-				"ledger; raise it",
-			name,
-			setting,
-			used,
+			"%s is %s, and following takes %d with others: "+
+				"none is free for the daily comparison with the ledger; raise it",
+			name, setting, used,
 		))
 		return nil
 	})
@@ -554,9 +550,10 @@ func (c *inspection) readRoom(ctx context.Context) error {
 func (c *inspection) readStandbys(ctx context.Context) error {
 	var away string // only PostgreSQL 17 and later has the setting
 	err := c.conn.QueryRow(ctx, `SELECT coalesce(string_agg(name, ', ' ORDER BY name), '')
-		FROM (SELECT btrim(unnest(string_to_array(current_setting('synchronized_standby_slots', true), ',')), ' "') AS name) AS named
-		WHERE name <> '' AND NOT EXISTS (
-			SELECT FROM pg_replication_slots WHERE slot_name = name AND slot_type = 'physical' AND active)`).Scan(&away)
+		FROM (SELECT btrim(unnest(string_to_array(
+			current_setting('synchronized_standby_slots', true), ',')), ' "') AS name) AS named
+		WHERE name <> '' AND NOT EXISTS (SELECT FROM pg_replication_slots
+			WHERE slot_name = name AND slot_type = 'physical' AND active)`).Scan(&away)
 	if err == nil && away != "" {
 		c.Notes = append(c.Notes, "synchronized_standby_slots has slots that no standby uses: "+away+
 			"; following waits until one does, or until the setting is without them")
@@ -577,11 +574,15 @@ const (
 
 func (s *source) slotState(ctx context.Context, conn *pgx.Conn) (slotState, error) {
 	var state slotState
-	err := conn.QueryRow(ctx, `SELECT coalesce(max(CASE
-			WHEN plugin IS DISTINCT FROM 'pgoutput' OR database IS DISTINCT FROM current_database() OR temporary THEN $2
-			WHEN wal_status = 'lost' OR restart_lsn IS NULL THEN $3 WHEN active THEN $4 ELSE $5 END), $6)
-		FROM pg_replication_slots WHERE slot_name = $1`, s.name, slotForeign, slotLost, slotActive,
-		slotReady, slotMissing).Scan(&state)
+	const query = `SELECT coalesce(max(CASE
+			WHEN plugin IS DISTINCT FROM 'pgoutput' OR database IS DISTINCT FROM current_database()
+				OR temporary THEN $2
+			WHEN wal_status = 'lost' OR restart_lsn IS NULL THEN $3
+			WHEN active THEN $4
+			ELSE $5 END), $6)
+		FROM pg_replication_slots WHERE slot_name = $1`
+	err := conn.QueryRow(ctx, query,
+		s.name, slotForeign, slotLost, slotActive, slotReady, slotMissing).Scan(&state)
 	return state, err
 }
 
@@ -596,9 +597,8 @@ func (s *source) checkSlot(
 	err = conn.QueryRow(ctx, `SELECT confirmed_flush_lsn::text, pg_current_wal_flush_lsn()::text
 		FROM pg_replication_slots WHERE slot_name = $1`, s.name).Scan(&confirmed, &end)
 	if err == nil && (confirmed > at || at > end) {
-		err = fmt.Errorf(
-			"%w: the replication slot is not where the ledger is: one was restored", errLacks,
-		)
+		err = fmt.Errorf("%w: the replication slot is not where the ledger is: "+
+			"one was restored", errLacks)
 	}
 	return confirmed, err
 }
@@ -625,10 +625,8 @@ func (s *source) create(ctx context.Context, conn *pgx.Conn, all []Problem) erro
 	}
 	for i, mend := range run {
 		if _, err := conn.Exec(ctx, mend); err != nil {
-			err = denied(
-				err, conn.Config().User, "the owner of the tables or a superuser",
-				strings.Join(run[i:], ";\n  "),
-			)
+			const who = "the owner of the tables or a superuser"
+			err = denied(err, conn.Config().User, who, strings.Join(run[i:], ";\n  "))
 			if _, stop := errors.AsType[*StopError](err); !stop {
 				err = fmt.Errorf("%s: %w", mend, err)
 			}
@@ -643,11 +641,8 @@ func (s *source) create(ctx context.Context, conn *pgx.Conn, all []Problem) erro
 func (s *source) dropSlot(ctx context.Context, conn *pgx.Conn) error {
 	err := s.freeSlot(ctx, conn)
 	if err == nil {
-		_, err = conn.Exec(
-			ctx,
-			`SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE slot_name = $1`,
-			s.name,
-		)
+		_, err = conn.Exec(ctx, `SELECT pg_drop_replication_slot(slot_name)
+			FROM pg_replication_slots WHERE slot_name = $1`, s.name)
 	}
 	if err != nil {
 		return fmt.Errorf("drop replication slot %s: %w", s.name, err)
@@ -662,17 +657,14 @@ const usedBy = " of ledger "
 func (s *source) wantOwn(ctx context.Context, conn *pgx.Conn) error {
 	var by string
 	err := conn.QueryRow(ctx, `SELECT coalesce(max(a.application_name), '')
-		FROM pg_replication_slots s JOIN pg_stat_activity a ON a.pid = s.active_pid WHERE s.slot_name = $1`, s.name).Scan(&by)
+		FROM pg_replication_slots s JOIN pg_stat_activity a ON a.pid = s.active_pid
+		WHERE s.slot_name = $1`, s.name).Scan(&by)
 	if err != nil {
 		return fmt.Errorf("look at who uses replication slot %s: %w", s.name, err)
 	}
 	if _, ledger, found := strings.Cut(by, usedBy); found && ledger != s.ledger {
-		return &StopError{
-			fmt.Errorf(
-				"the replication slot %s is in use for another ledger: give this one a --source-name of its own",
-				s.name,
-			),
-		}
+		return &StopError{fmt.Errorf("the replication slot %s is in use for another ledger: "+
+			"give this one a --source-name of its own", s.name)}
 	}
 	return nil
 }
@@ -685,12 +677,9 @@ func (s *source) freeSlot(ctx context.Context, conn *pgx.Conn) error {
 			return err
 		}
 		var active bool
-		err := conn.QueryRow(
-			ctx,
-			`SELECT coalesce(bool_or(pg_terminate_backend(active_pid)), false) FROM pg_replication_slots
-			WHERE slot_name = $1 AND active_pid IS NOT NULL`,
-			s.name,
-		).Scan(&active)
+		err := conn.QueryRow(ctx, `SELECT coalesce(bool_or(pg_terminate_backend(active_pid)), false)
+			FROM pg_replication_slots
+			WHERE slot_name = $1 AND active_pid IS NOT NULL`, s.name).Scan(&active)
 		if err != nil || !active {
 			role := conn.Config().User
 			return denied(err, role, "a superuser", "GRANT pg_signal_backend TO "+quote(role))

@@ -102,8 +102,7 @@ func (f *figures) stats() Stats {
 
 // Stats are what a follower does, since it was made.
 type Stats struct {
-	// this process follows the source; otherwise another may
-	Active    bool    `json:"-"`
+	Active    bool    `json:"-"`                // by this process; otherwise another may follow it
 	Trouble   string  `json:"trouble,omitzero"` // what keeps it from it, for people; "": nothing
 	Behind    uint64  `json:"behind_bytes"`     // of the source's log, that the ledger lacks
 	Lag       float64 `json:"behind_seconds"`   // since the ledger lacked nothing
@@ -136,9 +135,12 @@ func (s *Stats) skip(of *counts) (all uint64) {
 // Stats returns the current figures.
 func (f *Follower) Stats() Stats {
 	s := f.figures.stats()
-	if end, at := f.progress.walEnd.Load(), f.progress.recorded.Load(); (s.Active ||
-		s.Trouble != "") && end > at {
-		s.Behind, s.Lag = end-at, time.Since(time.Unix(0, f.progress.committed.Load())).Seconds()
+	if !s.Active && s.Trouble == "" {
+		return s
+	}
+	if end, at := f.progress.walEnd.Load(), f.progress.recorded.Load(); end > at {
+		s.Behind = end - at
+		s.Lag = time.Since(time.Unix(0, f.progress.committed.Load())).Seconds()
 	}
 	return s
 }
@@ -178,10 +180,8 @@ type Status struct {
 // nil.
 func Statuses(r *activity.Recorder, local Local) []Status {
 	sources := r.Sources()
-	// not leased yet
-	if local != nil && !slices.ContainsFunc(sources, func(s ledger.Source) bool {
-		return s.Name == local.Name()
-	}) {
+	isLocal := func(s ledger.Source) bool { return s.Name == local.Name() }
+	if local != nil && !slices.ContainsFunc(sources, isLocal) { // it is not leased yet
 		sources = append(sources, ledger.Source{Name: local.Name()})
 	}
 	all := make([]Status, 0, len(sources))
@@ -234,11 +234,9 @@ func (f *Follower) measure(ctx context.Context) {
 
 // keptLog reads what the server keeps for the slot: nothing, if there is none.
 func (s *source) keptLog(ctx context.Context, conn *pgx.Conn) (log KeptLog, err error) {
-	err = conn.QueryRow(
-		ctx,
-		`SELECT coalesce(max(CASE WHEN NOT pg_is_in_recovery() THEN pg_current_wal_lsn() - restart_lsn END), 0)::bigint,
-			max(safe_wal_size) FROM pg_replication_slots WHERE slot_name = $1`,
-		s.name,
-	).Scan(&log.Kept, &log.Left)
+	err = conn.QueryRow(ctx, `SELECT coalesce(max(CASE WHEN NOT pg_is_in_recovery()
+				THEN pg_current_wal_lsn() - restart_lsn END), 0)::bigint,
+			max(safe_wal_size)
+		FROM pg_replication_slots WHERE slot_name = $1`, s.name).Scan(&log.Kept, &log.Left)
 	return log, err
 }

@@ -29,25 +29,31 @@ type event struct {
 	err     error         // the stream cannot go on
 }
 
+// startStream begins to stream with what the source does not know that the ledger has. It returns
+// from where: see [source.checkSlot].
+func (s *source) startStream(
+	ctx context.Context, look *pgx.Conn, o *origin,
+) (confirmed pglogrepl.LSN, err error) {
+	if err := s.copySlot(ctx, look, o.conn); err != nil {
+		return 0, err
+	}
+	publication := strings.ReplaceAll(quote(s.publication), "'", "''")
+	options := pglogrepl.StartReplicationOptions{
+		Mode:       pglogrepl.LogicalReplication,
+		PluginArgs: []string{"proto_version '1'", "publication_names '" + publication + "'"},
+	}
+	if err := pglogrepl.StartReplication(ctx, o.conn.PgConn(), s.name, 0, options); err != nil {
+		return 0, err
+	}
+	return s.checkSlot(ctx, look, o.at.lsn) // nobody else changes the slot from now on
+}
+
 // stream records the changes of the source from where o says, until ctx ends or the stream does. It
 // looks at the catalog on another connection, look, and closes that of o.
 func (f *Follower) stream(
 	ctx context.Context, src *activity.Source, look *pgx.Conn, o *origin,
 ) error {
-	err := f.source.copySlot(ctx, look, o.conn)
-	if err == nil { // the stream begins with what the source does not know that the ledger has
-		err = pglogrepl.StartReplication(ctx, o.conn.PgConn(), f.source.name, 0, pglogrepl.StartReplicationOptions{
-			Mode: pglogrepl.LogicalReplication, PluginArgs: []string{
-				"proto_version '1'",
-				"publication_names '" + strings.ReplaceAll(quote(f.source.publication), "'", "''") + "'",
-			},
-		})
-	}
-	var confirmed pglogrepl.LSN
-	if err == nil {
-		// which nobody else changes from now on
-		confirmed, err = f.source.checkSlot(ctx, look, o.at.lsn)
-	}
+	confirmed, err := f.source.startStream(ctx, look, o)
 	if err != nil {
 		err = fmt.Errorf("start the stream at %s: %w", o.at.lsn, f.source.mayReplicate(o.conn, err))
 		_ = o.conn.Close(context.WithoutCancel(ctx))
@@ -153,9 +159,8 @@ func (r *receiver) next(ctx context.Context) (event, error) {
 		heard = time.Now()
 		switch m := m.(type) {
 		case *pgproto3.ErrorResponse:
-			return event{}, fmt.Errorf(
-				"the source ended the stream: %w", pgconn.ErrorResponseToPgError(m),
-			)
+			err := pgconn.ErrorResponseToPgError(m)
+			return event{}, fmt.Errorf("the source ended the stream: %w", err)
 		case *pgproto3.CopyData:
 			if e, says, err := r.read(ctx, m.Data); says || err != nil {
 				return e, err
@@ -194,8 +199,8 @@ func (r *receiver) decode(
 	ctx context.Context, m pglogrepl.Message,
 ) (e event, says bool, err error) {
 	if b, begins := m.(*pglogrepl.BeginMessage); begins {
-		r.had = b.FinalLSN < r.from ||
-			r.seen.has(transaction{b.FinalLSN, b.Xid, b.CommitTime.UnixMicro()})
+		e.begin = transaction{b.FinalLSN, b.Xid, b.CommitTime.UnixMicro()}
+		r.had = b.FinalLSN < r.from || r.seen.has(e.begin)
 	}
 	if _, describes := m.(*pglogrepl.RelationMessage); describes || !r.had {
 		e.changes, err = r.decoder.decode(m)
@@ -212,7 +217,7 @@ func (r *receiver) decode(
 	}
 	switch m := m.(type) {
 	case *pglogrepl.BeginMessage:
-		r.open, e.begin, e.at = true, transaction{m.FinalLSN, m.Xid, m.CommitTime.UnixMicro()}, m.CommitTime
+		r.open, e.at = true, m.CommitTime
 	case *pglogrepl.CommitMessage:
 		r.open, e.end, e.at = false, m.TransactionEndLSN, m.CommitTime
 	}
@@ -249,14 +254,13 @@ func (r *receiver) status(ctx context.Context) error {
 	if uint64(at) >= r.f.progress.walEnd.Load() {
 		r.f.progress.committed.Store(time.Now().UnixNano()) // nothing is lacking now
 	}
-	err := pglogrepl.SendStandbyStatusUpdate(
-		ctx, r.conn.PgConn(), pglogrepl.StandbyStatusUpdate{WALWritePosition: at, ReplyRequested: true},
-	)
+	status := pglogrepl.StandbyStatusUpdate{WALWritePosition: at, ReplyRequested: true}
+	err := pglogrepl.SendStandbyStatusUpdate(ctx, r.conn.PgConn(), status)
 	if err != nil {
 		return fmt.Errorf("confirm the position: %w", err)
 	}
 	r.told = time.Now()
-	// fails if the connection is closed: so do reads
+	// It fails if the connection is closed: so do reads.
 	_ = r.conn.PgConn().Conn().SetReadDeadline(r.told.Add(statusEvery))
 	return ctx.Err() // which may have ended before
 }

@@ -241,8 +241,8 @@ func (t *Table) check(kinds *activity.Kinds) error {
 		)
 	}
 	t.Kind = k.Name
-	if schema, name, found := strings.Cut(t.Table, "."); t.Table == "" ||
-		found && (schema == "" || name == "") {
+	schema, name, found := strings.Cut(t.Table, ".")
+	if t.Table == "" || found && (schema == "" || name == "") {
 		return errors.New(`table: want "name" or "schema.name"`)
 	}
 	for field, of := range map[string]*text{"user": &t.User, "target": &t.Target} {
@@ -277,9 +277,8 @@ func (t *Table) isList(column string) bool {
 
 // columns returns the columns that the mapping of a row needs, each once, in order.
 func (t *Table) columns() []string {
-	all := slices.Concat(
-		t.User.columns(), t.Target.columns(), t.While, t.Unless, slices.Collect(maps.Keys(t.Where)),
-	)
+	where := slices.Collect(maps.Keys(t.Where))
+	all := slices.Concat(t.User.columns(), t.Target.columns(), t.While, t.Unless, where)
 	for _, one := range []timeColumn{t.Since, t.Until} {
 		if one.Column != "" {
 			all = append(all, one.Column)

@@ -19,8 +19,7 @@ import (
 // {"column": "expires_at", "unit": "ms"}. The zero value is none.
 type timeColumn struct {
 	Column string `json:"column"`
-	// of a number since 1970: a key of units; "": the column is a timestamp
-	Unit string `json:"unit"`
+	Unit   string `json:"unit"` // of a number since 1970: a key of units; "": it is a timestamp
 }
 
 // units are the units of numbers that are times.
@@ -46,10 +45,8 @@ func (c *timeColumn) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
 	case c.Column == "":
 		return errors.New("a time: no column")
 	case !known:
-		return fmt.Errorf(
-			"column %q: unit: want one of %s", c.Column,
-			strings.Join(slices.Sorted(maps.Keys(units())), ", "),
-		)
+		all := strings.Join(slices.Sorted(maps.Keys(units())), ", ")
+		return fmt.Errorf("column %q: unit: want one of %s", c.Column, all)
 	}
 	return nil
 }
@@ -152,8 +149,7 @@ func timeOfNumber(text string, unit time.Duration) (at time.Time, none bool, err
 func parseTime(text string) (time.Time, error) {
 	for _, layout := range []string{
 		"2006-01-02 15:04:05.999999999-07", "2006-01-02 15:04:05.999999999-07:00",
-		"2006-01-02 15:04:05.999999999", "2006-01-02",
-		time.RFC3339Nano,
+		"2006-01-02 15:04:05.999999999", "2006-01-02", time.RFC3339Nano,
 	} {
 		if at, err := time.Parse(layout, text); err == nil {
 			return at.UTC(), nil

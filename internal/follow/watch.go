@@ -128,10 +128,8 @@ func (w *watcher) flush(ctx context.Context, now glance) error {
 		return nil
 	}
 	// A commit of a transaction with an id. A synchronous standby need not confirm it.
-	_, err := w.conn.Exec(
-		ctx, `BEGIN; SET LOCAL synchronous_commit = local; SELECT pg_current_xact_id(); COMMIT`,
-	)
-	if err != nil {
+	const commit = `BEGIN; SET LOCAL synchronous_commit = local; SELECT pg_current_xact_id(); COMMIT`
+	if _, err := w.conn.Exec(ctx, commit); err != nil {
 		return fmt.Errorf("write the log of the source to disk: %w", err)
 	}
 	return nil

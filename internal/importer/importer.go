@@ -29,9 +29,8 @@ type Progress struct {
 	activityfile.Checkpoint
 
 	Imported int64 `json:"imported"` // number of activities
-	// of these, the changed ones; after a crash, too low by up to a batch
-	Changed int64 `json:"changed"`
-	Skipped int64 `json:"skipped"` // bad lines
+	Changed  int64 `json:"changed"`  // of these; after a crash, too low by up to a batch
+	Skipped  int64 `json:"skipped"`  // bad lines
 
 	Ended     int64 `json:"ended"`      // lines whose until had passed when they were read
 	OverLimit int64 `json:"over_limit"` // activities that a limit refused

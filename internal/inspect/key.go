@@ -17,15 +17,18 @@ type Verdict string
 
 // Verdicts.
 const (
-	Held Verdict = "held" // the ledger has the key, and the page reports it
-	// the ledger does not have the key, and the page does not report it
+	// Held means that the ledger has the key, and the page reports it.
+	Held Verdict = "held"
+	// Gone means that the ledger does not have the key, and the page does not report it.
 	Gone Verdict = "absent"
-	// the page reports the key, but the ledger does not have it
+	// FalsePositive means that the page reports the key, but the ledger does not have it.
 	FalsePositive Verdict = "false_positive"
-	Lost          Verdict = "lost" // the ledger has the key, but the page does not report it
-	// the activity has ended, but its key stays in the page until it is removed
-	Over     Verdict = "ended"
-	Reported Verdict = "reported" // the page reports the key, and no ledger can confirm it
+	// Lost means that the ledger has the key, but the page does not report it.
+	Lost Verdict = "lost"
+	// Over means that the activity has ended, but its key stays in the page until it is removed.
+	Over Verdict = "ended"
+	// Reported means that the page reports the key, and no ledger can confirm it.
+	Reported Verdict = "reported"
 )
 
 // Key is the state of an activity's keys, one for each side. For a two-way kind it includes the
@@ -53,7 +56,7 @@ type Side struct {
 	PageState string  `json:"page_state"`
 	Reported  bool    `json:"reported"` // by the page
 	Verdict   Verdict `json:"verdict"`
-	// whether the ledger has the key; nil without a ledger, and for windows
+	// Ledger reports whether the ledger has the key; nil without a ledger, and for windows.
 	Ledger *bool     `json:"ledger,omitzero"`
 	Since  time.Time `json:"since,omitzero"` // for a window, the key was recorded then or later
 	Until  time.Time `json:"until,omitzero"` // for a window, when the key is forgotten
@@ -90,11 +93,11 @@ func ReadKey(
 		return nil, err
 	}
 	r := &keyReader{
-		of: a, rows: rows, kind: k, pages: make(map[string]*pages.PageInside), Key: &Key{
-			Kind:   k.Name,
-			User:   user,
-			Target: of.Target,
-		},
+		of:    a,
+		rows:  rows,
+		kind:  k,
+		pages: make(map[string]*pages.PageInside),
+		Key:   &Key{Kind: k.Name, User: user, Target: of.Target},
 	}
 	read := r.readWindow
 	if k.InLedger() {
@@ -111,9 +114,8 @@ func (r *keyReader) readSides(ctx context.Context) error {
 	k := r.kind
 	r.Sides = []Side{{Side: "direct", Kind: k.Name, Owner: r.User, Target: r.Target}}
 	if k.Fanout {
-		r.Sides = append(
-			r.Sides, Side{Side: "mirror", Kind: k.Mirror(), Owner: r.Target, Target: r.User},
-		)
+		mirror := Side{Side: "mirror", Kind: k.Mirror(), Owner: r.Target, Target: r.User}
+		r.Sides = append(r.Sides, mirror)
 	}
 	if k.Reverse != "" {
 		r.Sides = append(r.Sides,
@@ -185,11 +187,9 @@ func (r *keyReader) readWindow(ctx context.Context) error {
 		return err
 	}
 	if w.Keys() == 0 && w.Damage() == nil {
-		r.Words = []string{
-			fmt.Sprintf(
-				"The window is empty: everything of kind %s that %s did is forgotten.", r.kind.Name, r.User,
-			),
-		}
+		r.Words = []string{fmt.Sprintf(
+			"The window is empty: everything of kind %s that %s did is forgotten.", r.kind.Name, r.User,
+		)}
 		return nil
 	}
 	s := Side{

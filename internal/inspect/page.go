@@ -27,7 +27,7 @@ type Page struct {
 // Stands is the state of a page, from its header and bits.
 type Stands struct {
 	Sequence uint64 `json:"sequence"`
-	// low 24 bits of the sequence at which a user last left the page
+	// Left is the low 24 bits of the sequence at which a user last left the page.
 	Left          uint32  `json:"left"`
 	Keys          uint32  `json:"keys"`
 	Bits          uint32  `json:"bits"` // of all layers
@@ -40,14 +40,13 @@ type Stands struct {
 	Collided      uint32  `json:"collided"`
 	CollidedShare float64 `json:"collided_share"`
 	Rate          float64 `json:"false_positive_rate"` // of one key
-	// fill at which the page is rebuilt, or gets another layer if it grows
-	FullAt float64 `json:"full_at"`
-	// keys that the first layer is expected to hold at that fill
-	Capacity     int    `json:"capacity"`
-	BitsBytes    int    `json:"bits_bytes"`
-	RegionsBytes int    `json:"regions_bytes"`
-	Build        string `json:"build"`
-	Incarnation  string `json:"incarnation"`
+	// FullAt is the fill at which the page is rebuilt, or gets another layer if it grows.
+	FullAt       float64 `json:"full_at"`
+	Capacity     int     `json:"capacity"` // keys that the first layer is expected to hold then
+	BitsBytes    int     `json:"bits_bytes"`
+	RegionsBytes int     `json:"regions_bytes"`
+	Build        string  `json:"build"`
+	Incarnation  string  `json:"incarnation"`
 }
 
 // Layer is one Bloom filter of a page.
@@ -58,13 +57,12 @@ type Layer struct {
 
 // Ledger is the ledger's state of a page.
 type Ledger struct {
-	Sequence uint64 `json:"sequence"`
-	// sequence at which a user last left the page; 0: no user has
-	Left    uint64         `json:"left"`
-	Keys    int            `json:"keys"`
-	Kinds   map[string]int `json:"kinds"`
-	Users   int            `json:"users"`
-	Largest []UserKeys     `json:"largest"`
+	Sequence uint64         `json:"sequence"`
+	Left     uint64         `json:"left"` // sequence at which a user last left the page; 0: none has
+	Keys     int            `json:"keys"`
+	Kinds    map[string]int `json:"kinds"`
+	Users    int            `json:"users"`
+	Largest  []UserKeys     `json:"largest"`
 }
 
 // UserKeys is the number of keys of a user.

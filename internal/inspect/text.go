@@ -33,8 +33,8 @@ func (p *Page) Text(w io.Writer) error {
 		t.linef("  bits      %d, %d of them set, %s; rebuilt at %s; %s",
 			s.Bits, s.Set, percent(s.Fill), percent(s.FullAt), layers(s))
 		t.linef(
-			"  regions   %d of %d bits, %d of them shared, %s", s.Regions, s.RegionBits, s.Collided,
-			percent(s.CollidedShare),
+			"  regions   %d of %d bits, %d of them shared, %s",
+			s.Regions, s.RegionBits, s.Collided, percent(s.CollidedShare),
 		)
 		t.linef("  rate      %.2g false positives per absent key", s.Rate)
 		t.linef("  bytes     %d of bits, %d of regions", s.BitsBytes, s.RegionsBytes)
@@ -95,12 +95,13 @@ func (p *Page) compare(t *text) {
 		rows[1][1], rows[2][1], rows[3][1] = s.Sequence, s.Keys, s.Left
 	}
 	if l := p.Ledger; l != nil {
-		rows[0][2], rows[1][2], rows[2][2], rows[3][2] = "ledger", l.Sequence, l.Keys, l.Left%leftModulus
+		rows[0][2] = "ledger"
+		rows[1][2], rows[2][2], rows[3][2] = l.Sequence, l.Keys, l.Left%leftModulus
 	}
 	table := tabwriter.NewWriter(t.w, 0, 8, 2, ' ', 0)
 	for _, row := range rows {
-		// Flush says
-		_, _ = fmt.Fprintln(table, strings.TrimRight(fmt.Sprintf("  %-8s\t%v\t%v", row...), "\t "))
+		line := strings.TrimRight(fmt.Sprintf("  %-8s\t%v\t%v", row...), "\t ")
+		_, _ = fmt.Fprintln(table, line) // Flush returns the error
 	}
 	t.err = table.Flush()
 }
@@ -146,8 +147,8 @@ func (u *User) Text(w io.Writer) error {
 	}
 	for _, win := range u.Windows {
 		t.linef(
-			"  window    %s: %s in %s, %d bytes", win.Kind, number(win.Keys, "key"),
-			number(win.Parts, "part"), win.Bytes,
+			"  window    %s: %s in %s, %d bytes",
+			win.Kind, number(win.Keys, "key"), number(win.Parts, "part"), win.Bytes,
 		)
 	}
 	t.linef("  feed      reads %d bytes", u.FeedBytes)

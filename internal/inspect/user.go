@@ -12,10 +12,9 @@ import (
 
 // User is the state of a user's page and windows, and of the user's keys there.
 type User struct {
-	User string `json:"user"`
-	Hash string `json:"hash"`
-	// hash slot of the store that has the user's pages and windows
-	Slot      uint32         `json:"slot"`
+	User      string         `json:"user"`
+	Hash      string         `json:"hash"`
+	Slot      uint32         `json:"slot"` // hash slot of the user's pages and windows in the store
 	Page      uint32         `json:"page"`
 	Dedicated bool           `json:"dedicated"`
 	Counts    map[string]int `json:"counts"` // nil without a ledger
@@ -24,8 +23,7 @@ type User struct {
 	Lacks     map[string]int `json:"lacks"`
 	PageState string         `json:"page_state"`
 	PageKeys  uint32         `json:"page_keys"`
-	// users with keys in the page, this one included; 0 without a ledger
-	PageUsers int `json:"page_users"`
+	PageUsers int            `json:"page_users"` // with keys in the page; 0 without a ledger
 	// FeedBytes is the number of bytes that a feed of the user reads from the store: the bits of
 	// the page and of the windows. A large page is read once, and again after each change.
 	FeedBytes int      `json:"feed_bytes"`
@@ -55,11 +53,15 @@ func ReadUser(ctx context.Context, a activity.Activities, user string) (*User, e
 	identity := a.Inside().Identity()
 	hash := pages.UserHash(identity.Seed, user)
 	u := &User{
-		User: user, Hash: fmt.Sprintf("%016x", hash), Slot: ledger.Identity{
-			Pages: identity.Pages,
-		}.Slot(hash),
-		Page: in.Number, Dedicated: in.Dedicated, Counts: in.User.Keys, Lacks: in.User.Lacks,
-		PageState: in.State, PageKeys: in.Status.Header.Count,
+		User:      user,
+		Hash:      fmt.Sprintf("%016x", hash),
+		Slot:      ledger.Identity{Pages: identity.Pages}.Slot(hash),
+		Page:      in.Number,
+		Dedicated: in.Dedicated,
+		Counts:    in.User.Keys,
+		Lacks:     in.User.Lacks,
+		PageState: in.State,
+		PageKeys:  in.Status.Header.Count,
 	}
 	for kind, keys := range in.User.Keys {
 		u.Keys += keys

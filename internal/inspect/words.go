@@ -55,7 +55,8 @@ func (s *Side) windowWords() string {
 	switch {
 	case s.Reported:
 		return fmt.Sprintf(
-			"window %s reports it. It was recorded at %s or later, and is forgotten at %s. Nothing can confirm it.",
+			"window %s reports it. It was recorded at %s or later, and is forgotten at %s. "+
+				"Nothing can confirm it.",
 			s.Stored, s.Since.Format(minute), s.Until.Format(minute),
 		)
 	case s.PageState == pages.PageSound:
@@ -64,8 +65,8 @@ func (s *Side) windowWords() string {
 		)
 	default:
 		return fmt.Sprintf(
-			"window %s is %s and counts as empty. It was never recorded, or is forgotten.", s.Stored,
-			s.PageState,
+			"window %s is %s and counts as empty. It was never recorded, or is forgotten.",
+			s.Stored, s.PageState,
 		)
 	}
 }

@@ -64,7 +64,7 @@ func Parse(file []byte) (*activity.Kinds, error) {
 		} else {
 			with = append(with, k)
 		}
-		// adding one at a time reports all mistakes
+		// NewKinds returns one error, so one kind is added at a time.
 		if _, err := activity.NewKinds(with...); err != nil {
 			errs = append(errs, err)
 			continue
@@ -98,11 +98,10 @@ func splitKinds(file []byte) (facets jsontext.Value, kinds []jsontext.Value, err
 		}
 		return nil, nil, fmt.Errorf("line %d: not JSON: %s", line, what)
 	}
-	if wrong, ok := errors.AsType[*json.SemanticError](err); ok &&
-		errors.Is(wrong, json.ErrUnknownName) {
-		return nil, nil, fmt.Errorf(
-			"unknown field %q, want kinds or facets", wrong.JSONPointer.LastToken(),
-		)
+	wrong, ok := errors.AsType[*json.SemanticError](err)
+	if ok && errors.Is(wrong, json.ErrUnknownName) {
+		field := wrong.JSONPointer.LastToken()
+		return nil, nil, fmt.Errorf("unknown field %q, want kinds or facets", field)
 	}
 	switch {
 	case err != nil || f.Kinds == nil:
@@ -123,8 +122,8 @@ type facetEntry struct {
 // readFacets returns the facets of the file, and all mistakes.
 func readFacets(text jsontext.Value) (facets map[activity.Facet]facetEntry, errs []error) {
 	var entries map[activity.Facet]jsontext.Value
-	if text != nil &&
-		(text.Kind() != jsontext.KindBeginObject || json.Unmarshal(text, &entries) != nil) {
+	isObject := text == nil || text.Kind() == jsontext.KindBeginObject
+	if !isObject || text != nil && json.Unmarshal(text, &entries) != nil {
 		return nil, []error{errors.New("facets: not an object")}
 	}
 	facets = make(map[activity.Facet]facetEntry)
@@ -139,9 +138,9 @@ func readFacets(text jsontext.Value) (facets map[activity.Facet]facetEntry, errs
 			errs = append(errs, fmt.Errorf("facet %q: %s", facet, strings.Join(e.mistakes, ", ")))
 		}
 		if facet == activity.User || facet == activity.Post {
-			errs = append(
-				errs, fmt.Errorf("facet %q: ids of users and posts are compared as they are", facet),
-			)
+			errs = append(errs, fmt.Errorf(
+				"facet %q: ids of users and posts are compared as they are", facet,
+			))
 		}
 		facets[facet] = f
 	}
@@ -294,9 +293,8 @@ func (e *kindEntry) mistake(what string) { e.mistakes = append(e.mistakes, what)
 
 // missing notes that a field is missing, unless there is a mistake about it already.
 func (e *kindEntry) missing(name string) {
-	if !slices.ContainsFunc(e.mistakes, func(m string) bool {
-		return strings.HasPrefix(m, name+": ")
-	}) {
+	isKnown := func(m string) bool { return strings.HasPrefix(m, name+": ") }
+	if !slices.ContainsFunc(e.mistakes, isKnown) {
 		e.mistake(name + ": missing")
 	}
 }

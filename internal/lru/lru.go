@@ -27,8 +27,8 @@ type sized[V any] struct {
 // If largest exceeds most, the Cache keeps the value stored last, even if it is larger than most.
 func New[K comparable, V any](most, largest int) *Cache[K, V] {
 	c := &Cache[K, V]{most: most, largest: largest}
-	// fails only for a size below 1
-	c.items, _ = simplelru.NewLRU(math.MaxInt, func(_ K, item sized[V]) { c.bytes -= item.bytes })
+	evicted := func(_ K, item sized[V]) { c.bytes -= item.bytes }
+	c.items, _ = simplelru.NewLRU(math.MaxInt, evicted) // fails only for a size below 1
 	return c
 }
 

@@ -12,14 +12,10 @@ func (r *Registry) Sampling(sampling func() sampler.Stats) {
 	r.add(func(to sink) {
 		s := sampling()
 		counter(to, "feedfilter_sampled_feeds_total", "Feeds compared with the ledger.", s.Feeds)
-		counter(
-			to, "feedfilter_sampled_candidates_total", "Candidates compared with the ledger.",
-			s.Candidates,
-		)
-		counter(
-			to, "feedfilter_sampled_misses_total",
-			"Candidates that missed an activity of the ledger; must stay 0.", s.Misses,
-		)
+		counter(to, "feedfilter_sampled_candidates_total",
+			"Candidates compared with the ledger.", s.Candidates)
+		counter(to, "feedfilter_sampled_misses_total",
+			"Candidates that missed an activity of the ledger; must stay 0.", s.Misses)
 		counter(to, "feedfilter_sampled_false_positives_total",
 			"Candidates dropped or annotated without an activity in the ledger.", s.FalsePositives)
 		counters(to, "feedfilter_sampled_dropped_total",
@@ -27,17 +23,12 @@ func (r *Registry) Sampling(sampling func() sampler.Stats) {
 				"skipped": s.Skipped,
 				"error":   s.Errors,
 			})
-		counter(
-			to, "feedfilter_sampled_late_total",
-			"Candidates that missed an activity within the allowed delay.", s.Late,
-		)
-		counter(
-			to, "feedfilter_sampled_undecided_total", "Candidates that changed during the comparison.",
-			s.Undecided,
-		)
-		counter(
-			to, "feedfilter_sampled_repaired_pages_total", "Pages rebuilt because of a miss.", s.Repaired,
-		)
+		counter(to, "feedfilter_sampled_late_total",
+			"Candidates that missed an activity within the allowed delay.", s.Late)
+		counter(to, "feedfilter_sampled_undecided_total",
+			"Candidates that changed during the comparison.", s.Undecided)
+		counter(to, "feedfilter_sampled_repaired_pages_total",
+			"Pages rebuilt because of a miss.", s.Repaired)
 	})
 }
 
@@ -53,10 +44,8 @@ func (r *Registry) TokenFile(reloads func() (loaded, failed uint64)) {
 // LogLines adds the number of dropped log lines.
 func (r *Registry) LogLines(dropped func() uint64) {
 	r.add(func(to sink) {
-		counter(
-			to, "feedfilter_log_dropped_total", "Log lines dropped because standard error failed.",
-			dropped(),
-		)
+		counter(to, "feedfilter_log_dropped_total",
+			"Log lines dropped because standard error failed.", dropped())
 	})
 }
 
@@ -71,20 +60,16 @@ func (r *Registry) Audit(failures func() uint64) {
 // is fixed.
 func (r *Registry) Refused(refused func() map[string]uint64) {
 	r.add(func(to sink) {
-		counters(
-			to, "feedfilter_requests_refused_total", "Requests refused by access control or rate limits.",
-			"reason", refused(),
-		)
+		counters(to, "feedfilter_requests_refused_total",
+			"Requests refused by access control or rate limits.", "reason", refused())
 	})
 }
 
 // Unread adds requests whose header was not read in time, by error code. The set of codes is fixed.
 func (r *Registry) Unread(unread func() map[string]uint64) {
 	r.add(func(to sink) {
-		counters(
-			to, "feedfilter_http_requests_unread_total", "Requests whose header was not read in time.",
-			"reason", unread(),
-		)
+		counters(to, "feedfilter_http_requests_unread_total",
+			"Requests whose header was not read in time.", "reason", unread())
 	})
 }
 
@@ -92,10 +77,8 @@ func (r *Registry) Unread(unread func() map[string]uint64) {
 func (r *Registry) Certificate(ends func() time.Time) {
 	r.add(func(to sink) {
 		if t := ends(); !t.IsZero() {
-			gauge(
-				to, "feedfilter_tls_certificate_expiry_timestamp_seconds",
-				"When the served certificate expires, in Unix time.", t.Unix(),
-			)
+			gauge(to, "feedfilter_tls_certificate_expiry_timestamp_seconds",
+				"When the served certificate expires, in Unix time.", t.Unix())
 		}
 	})
 }
@@ -105,14 +88,10 @@ func (r *Registry) Follow(sources func() []follow.Status) {
 	r.add(func(to sink) {
 		for _, s := range sources() {
 			label := []string{"source", s.Name}
-			gauge(
-				to, "feedfilter_follow_followed", "Whether any process follows the source.",
-				truth(s.Followed), label...,
-			)
-			gauge(
-				to, "feedfilter_follow_position_bytes", "How far the ledger has the source's log.",
-				s.Position, label...,
-			)
+			gauge(to, "feedfilter_follow_followed",
+				"Whether any process follows the source.", truth(s.Followed), label...)
+			gauge(to, "feedfilter_follow_position_bytes",
+				"How far the ledger has the source's log.", s.Position, label...)
 			if s.Age != nil {
 				gauge(to, "feedfilter_follow_age_seconds",
 					"Time since the ledger lacked nothing of the source, as this process knows.", *s.Age,
@@ -133,40 +112,25 @@ func (r *Registry) Follow(sources func() []follow.Status) {
 // follower adds the figures of this process's follower of a source.
 func follower(to sink, source string, s *follow.Stats) {
 	label := []string{"source", source}
-	gauge(
-		to, "feedfilter_follow_active", "Whether this process follows the source.", truth(s.Active),
-		label...,
-	)
-	gauge(
-		to, "feedfilter_follow_behind_bytes", "Bytes of the source's log that the ledger lacks.",
-		s.Behind, label...,
-	)
-	gauge(
-		to, "feedfilter_follow_behind_seconds", "Time since the ledger lacked nothing of the source.",
-		s.Lag, label...,
-	)
-	counter(
-		to, "feedfilter_follow_snapshots_total", "Times that the tables were read whole.", s.Snapshots,
-		label...,
-	)
-	gauge(
-		to, "feedfilter_follow_wal_kept_bytes", "Log that the source's server keeps for followers.",
-		s.Log.Kept, label...,
-	)
+	gauge(to, "feedfilter_follow_active",
+		"Whether this process follows the source.", truth(s.Active), label...)
+	gauge(to, "feedfilter_follow_behind_bytes",
+		"Bytes of the source's log that the ledger lacks.", s.Behind, label...)
+	gauge(to, "feedfilter_follow_behind_seconds",
+		"Time since the ledger lacked nothing of the source.", s.Lag, label...)
+	counter(to, "feedfilter_follow_snapshots_total",
+		"Times that the tables were read whole.", s.Snapshots, label...)
+	gauge(to, "feedfilter_follow_wal_kept_bytes",
+		"Log that the source's server keeps for followers.", s.Log.Kept, label...)
 	if s.Log.Left != nil {
-		gauge(
-			to, "feedfilter_follow_wal_left_bytes", "Log until the source's slot is lost.", *s.Log.Left,
-			label...,
-		)
+		gauge(to, "feedfilter_follow_wal_left_bytes",
+			"Log until the source's slot is lost.", *s.Log.Left, label...)
 	}
 	for kind, differences := range s.Differences {
 		for how, n := range differences {
-			counter(
-				to, "feedfilter_follow_differences_total",
-				"Activities in which the ledger differed from the source, and was mended.", n,
-				"source",
-				source, "kind", kind, "difference", how,
-			)
+			counter(to, "feedfilter_follow_differences_total",
+				"Activities in which the ledger differed from the source, and was mended.",
+				n, "source", source, "kind", kind, "difference", how)
 		}
 	}
 	for table, changes := range s.Changes {

@@ -36,15 +36,14 @@ func (r *Registry) Ledger() ledger.Around {
 		}
 		_, followed := errors.AsType[*ledger.FollowedError](counted)
 		switch {
-		// the caller left, the ledger did not fail
-		case counted == nil, errors.Is(counted, context.Canceled):
+		case counted == nil:
+		case errors.Is(counted, context.Canceled): // the caller left, the ledger did not fail
 		case errors.Is(counted, ledger.ErrLargePage): // an answer: read it in parts
 		case errors.Is(counted, ledger.ErrGone): // an answer: the page has no users
 		case errors.Is(counted, ledger.ErrLayoutBusy): // an answer: another process changes the layouts
 		case followed: // an answer: a source alone writes the kind
-		// to a follower
 		case errors.Is(counted, ledger.ErrHeld), errors.Is(counted, ledger.ErrFenced),
-			errors.Is(counted, ledger.ErrStrayRow):
+			errors.Is(counted, ledger.ErrStrayRow): // an answer to a follower
 		default:
 			failed.WithLabelValues(c.Operation).Inc()
 		}

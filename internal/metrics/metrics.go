@@ -39,14 +39,10 @@ func New(s Settings) *Registry {
 	r.add(func(to sink) {
 		gauge(to, "feedfilter_build_info", "Always 1; the labels name the build.", 1,
 			"version", s.Version, "commit", s.Commit, "goversion", runtime.Version())
-		gauge(
-			to, "feedfilter_configured_false_positive_ratio", "Configured false-positive rate.",
-			s.FalsePositiveRate,
-		)
-		gauge(
-			to, "feedfilter_configured_staleness_bound_seconds", "Configured staleness bound.",
-			s.StalenessBound.Seconds(),
-		)
+		gauge(to, "feedfilter_configured_false_positive_ratio",
+			"Configured false-positive rate.", s.FalsePositiveRate)
+		gauge(to, "feedfilter_configured_staleness_bound_seconds",
+			"Configured staleness bound.", s.StalenessBound.Seconds())
 	})
 	return r
 }

@@ -39,10 +39,9 @@ type Redis struct {
 	sent, received   *prometheus.CounterVec
 	pages            prometheus.Counter
 
-	mu sync.Mutex
-	// nodes that left a cluster disappear with their clients
-	nodes    map[nodeName]weak.Pointer[redis.Client]
-	breakers map[string]*redisstore.Breakers // by client
+	mu       sync.Mutex
+	nodes    map[nodeName]weak.Pointer[redis.Client] // those that left a cluster disappear
+	breakers map[string]*redisstore.Breakers         // by client
 }
 
 type nodeName struct{ client, addr string }
@@ -58,17 +57,14 @@ func (r *Registry) Redis() *Redis {
 		seconds: prometheus.NewHistogramVec(durations("feedfilter_redis_round_trip_seconds",
 			"Duration of commands and pipelines, retries included."),
 			[]string{labelClient, labelNode}),
-		commands: vector(
-			"feedfilter_redis_commands_total", "Commands sent to Redis.", labelClient, "command",
-		),
+		commands: vector("feedfilter_redis_commands_total",
+			"Commands sent to Redis.", labelClient, "command"),
 		failed: vector("feedfilter_redis_errors_total",
 			"Round trips that failed, unless cancelled by the caller.", labelClient, labelNode, "reason"),
-		sent: vector(
-			"feedfilter_redis_sent_bytes_total", "Bytes sent, before encryption.", labelClient,
-		),
-		received: vector(
-			"feedfilter_redis_received_bytes_total", "Bytes received, after decryption.", labelClient,
-		),
+		sent: vector("feedfilter_redis_sent_bytes_total",
+			"Bytes sent, before encryption.", labelClient),
+		received: vector("feedfilter_redis_received_bytes_total",
+			"Bytes received, after decryption.", labelClient),
 		pages: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "feedfilter_page_read_bytes_total", Help: "Bytes of pages read from Redis."}),
 		nodes:    make(map[nodeName]weak.Pointer[redis.Client]),
@@ -104,37 +100,26 @@ func (d *Redis) states(to sink) {
 		s := client.PoolStats()
 		pool(to, s, labelClient, name.client, labelNode, name.addr, "pool", "commands")
 		if s.PipelineStats != nil {
-			pool(
-				to, (*redis.PoolStats)(s.PipelineStats), labelClient, name.client, labelNode, name.addr,
-				"pool", "pipelines",
-			)
+			s := (*redis.PoolStats)(s.PipelineStats)
+			pool(to, s, labelClient, name.client, labelNode, name.addr, "pool", "pipelines")
 		}
 	}
 }
 
 func pool(to sink, s *redis.PoolStats, labels ...string) {
-	const connections, help = "feedfilter_redis_pool_connections", "Connections to Redis, used or idle."
-	gauge(
-		to, connections, help, s.TotalConns-min(s.TotalConns, s.IdleConns),
-		append(labels, "state", "used")...,
-	)
+	const connections = "feedfilter_redis_pool_connections"
+	const help = "Connections to Redis, used or idle."
+	used := s.TotalConns - min(s.TotalConns, s.IdleConns)
+	gauge(to, connections, help, used, append(labels, "state", "used")...)
 	gauge(to, connections, help, s.IdleConns, append(labels, "state", "idle")...)
-	counter(
-		to, "feedfilter_redis_pool_hits_total", "Times an idle connection was available.", s.Hits,
-		labels...,
-	)
-	counter(
-		to, "feedfilter_redis_pool_misses_total", "Times no idle connection was available.", s.Misses,
-		labels...,
-	)
-	counter(
-		to, "feedfilter_redis_pool_timeouts_total", "Times no connection became free in time.",
-		s.Timeouts, labels...,
-	)
-	counter(
-		to, "feedfilter_redis_pool_stale_total", "Stale connections removed from the pool.",
-		s.StaleConns, labels...,
-	)
+	counter(to, "feedfilter_redis_pool_hits_total",
+		"Times an idle connection was available.", s.Hits, labels...)
+	counter(to, "feedfilter_redis_pool_misses_total",
+		"Times no idle connection was available.", s.Misses, labels...)
+	counter(to, "feedfilter_redis_pool_timeouts_total",
+		"Times no connection became free in time.", s.Timeouts, labels...)
+	counter(to, "feedfilter_redis_pool_stale_total",
+		"Stale connections removed from the pool.", s.StaleConns, labels...)
 }
 
 // Watch counts the commands of client under name: "pages" or "replicas". Call it once, before the

@@ -79,18 +79,13 @@ func (r *Registry) Load(load func() Load) {
 		gauge(to, "feedfilter_http_requests_in_progress", "Requests in progress.", l.Requests)
 		gauge(to, "feedfilter_http_requests_limit", "Limit of requests in progress.", l.RequestsLimit)
 		gauge(to, "feedfilter_http_streams_in_progress", "NDJSON streams in progress.", l.Streams)
-		gauge(
-			to, "feedfilter_http_streams_limit", "Limit of NDJSON streams in progress.", l.StreamsLimit,
-		)
+		gauge(to, "feedfilter_http_streams_limit",
+			"Limit of NDJSON streams in progress.", l.StreamsLimit)
 		gauge(to, "feedfilter_http_bodies_held_bytes", "Memory held by request bodies.", l.Bodies)
-		gauge(
-			to, "feedfilter_http_bodies_limit_bytes", "Limit of memory for request bodies.",
-			l.BodiesLimit,
-		)
-		counter(
-			to, "feedfilter_http_requests_not_yet_total",
-			"Requests whose position (after) was not reached in time.", l.NotYet,
-		)
+		gauge(to, "feedfilter_http_bodies_limit_bytes",
+			"Limit of memory for request bodies.", l.BodiesLimit)
+		counter(to, "feedfilter_http_requests_not_yet_total",
+			"Requests whose position (after) was not reached in time.", l.NotYet)
 		counter(to, "feedfilter_http_requests_shed_total", "Requests refused for overload.", l.Shed)
 	})
 }
@@ -121,10 +116,8 @@ func (r *Registry) Feeds(feeds func() Feeds) Candidates {
 		f := feeds()
 		counter(to, "feedfilter_feed_kept_total", "Candidates kept.", f.Kept)
 		counters(to, "feedfilter_feed_dropped_total", "Candidates dropped.", "kind", f.Dropped)
-		counters(
-			to, "feedfilter_feed_degraded_total", "Feeds that could not check or record a kind.", "kind",
-			f.Degraded,
-		)
+		counters(to, "feedfilter_feed_degraded_total",
+			"Feeds that could not check or record a kind.", "kind", f.Degraded)
 	})
 	candidates := prometheus.NewHistogram(prometheus.HistogramOpts{
 		Name:    "feedfilter_feed_candidates",

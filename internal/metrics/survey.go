@@ -13,18 +13,13 @@ func (r *Registry) Survey(survey func() *pages.Survey) {
 		s := survey()
 		for use, f := range map[string]*pages.Figures{"shared": &s.Shared, "dedicated": &s.Dedicated} {
 			histogram(to, "feedfilter_page_keys", "Keys in a page.", &f.Keys, use)
-			histogram(
-				to, "feedfilter_page_size_bytes", "Size of a page in the page store.", &f.Bytes, use,
-			)
+			histogram(to, "feedfilter_page_size_bytes",
+				"Size of a page in the page store.", &f.Bytes, use)
 			histogram(to, "feedfilter_page_fill_ratio", "Share of bits that are set.", &f.Fill, use)
-			histogram(
-				to, "feedfilter_page_collided_ratio", "Share of regions whose collision bit is set.",
-				&f.Collided, use,
-			)
-			histogram(
-				to, "feedfilter_page_false_positive_ratio", "False-positive rate of one key in a page.",
-				&f.Rate, use,
-			)
+			histogram(to, "feedfilter_page_collided_ratio",
+				"Share of regions whose collision bit is set.", &f.Collided, use)
+			histogram(to, "feedfilter_page_false_positive_ratio",
+				"False-positive rate of one key in a page.", &f.Rate, use)
 		}
 	})
 }

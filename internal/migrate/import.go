@@ -92,9 +92,8 @@ func (im *Import) record(ctx context.Context) error {
 		case r.Err != nil && errors.Is(r.Err, client.ErrLimitReached):
 			im.sum.OverLimit++
 		case r.Err != nil:
-			return fmt.Errorf(
-				"user %q, target %q cannot be recorded: %w", pairs[i].User, pairs[i].Target, r.Err,
-			)
+			p := pairs[i]
+			return fmt.Errorf("user %q, target %q cannot be recorded: %w", p.User, p.Target, r.Err)
 		case r.Changed:
 			im.sum.Changed++
 		}

@@ -118,8 +118,8 @@ func (s *Sets) scan(ctx context.Context, node redis.Cmdable, each func(user stri
 			user, ok := s.Keys.User(key)
 			if ok && strings.HasPrefix(user, "{") && strings.HasSuffix(user, "}") {
 				return fmt.Errorf(
-					"key %s: the id is in braces; if they are a hash tag, write {%s} in the pattern", key,
-					placeholder,
+					"key %s: the id is in braces; if they are a hash tag, write {%s} in the pattern",
+					key, placeholder,
 				)
 			}
 			if ok {

@@ -184,8 +184,8 @@ func (e expansion) words() map[string]string {
 	case k.Effect == activity.Annotate:
 		effect = "Feeds of the user annotate the post, if they ask for it."
 	case k.Effect == activity.Keep:
-		effect = "Feeds of the user keep the post in spite of the kinds " + strings.Join(k.Over, ", ") +
-			"."
+		over := strings.Join(k.Over, ", ")
+		effect = "Feeds of the user keep the post in spite of the kinds " + over + "."
 	case k.Reverse != "":
 		effect = "Feeds of both users leave out posts with the other as author or actor."
 	case k.Target == activity.User:

@@ -13,8 +13,8 @@ import (
 // server is paused, its other processes stay. An error is ignored, because the next call tries
 // again.
 func removeAbandoned() {
-	// the pattern is sound
-	found, _ := filepath.Glob(filepath.Join(os.TempDir(), directoryPrefix+"*", dataDirectory))
+	pattern := filepath.Join(os.TempDir(), directoryPrefix+"*", dataDirectory)
+	found, _ := filepath.Glob(pattern) // the pattern is sound
 	for _, data := range found {
 		// A directory without data may be new and not yet locked.
 		dir := filepath.Dir(data)

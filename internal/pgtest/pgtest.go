@@ -86,11 +86,9 @@ func StartAtLeast(t testing.TB, version int, settings ...string) *Server {
 	programs = os.Getenv(variable)
 	if programs == "" {
 		t.Skipf(
-			"THIS TEST NEEDS POSTGRESQL %d, and %d is installed: install a later one, or set %s to the directory of "+
-				"its programs",
-			version,
-			installed,
-			variable,
+			"THIS TEST NEEDS POSTGRESQL %d, and %d is installed: "+
+				"install a later one, or set %s to the directory of its programs",
+			version, installed, variable,
 		)
 	}
 	if is := versionOf(t, programs); is < version {

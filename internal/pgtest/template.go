@@ -67,11 +67,9 @@ func (s *Server) template() (string, error) {
 	if err != nil {
 		cache = os.TempDir()
 	}
-	key := sha256.Sum256(
-		fmt.Append(
-			nil, s.programs, initdb.Size(), initdb.ModTime().UnixNano(), initdbArgs(), withoutTemplate1,
-		),
-	)
+	made := initdb.ModTime().UnixNano()
+	text := fmt.Append(nil, s.programs, initdb.Size(), made, initdbArgs(), withoutTemplate1)
+	key := sha256.Sum256(text)
 	return filepath.Join(cache, "feedfilter-pgtest", hex.EncodeToString(key[:8])+".tar"), nil
 }
 
@@ -169,7 +167,7 @@ func (s *Server) extract(path string, header *tar.Header, content io.Reader, buf
 	if err != nil {
 		return err
 	}
-	// the file's own way makes a buffer for each
+	// Without the struct, CopyBuffer would call File.ReadFrom, which makes a buffer for each file.
 	_, err = io.CopyBuffer(struct{ io.Writer }{file}, content, buffer)
 	if length, ends := header.PAXRecords[lengthRecord]; ends && err == nil {
 		var n int64

@@ -80,7 +80,8 @@ func (l *links) close() {
 
 // delay sets the delays of both directions.
 func (l *links) delay(d, jitter time.Duration) {
-	if last := l.latency.Swap(&latency{d / 2, d - d/2, jitter / 2, make(chan struct{})}); last != nil {
+	next := &latency{d / 2, d - d/2, jitter / 2, make(chan struct{})}
+	if last := l.latency.Swap(next); last != nil {
 		close(last.replaced)
 	}
 }

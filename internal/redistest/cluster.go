@@ -189,7 +189,7 @@ func (c *Cluster) join(ctx context.Context, primaries int) error {
 		primary := i % primaries
 		what := fmt.Sprintf("%s replicates %s", replica.Addr(), c.nodes[primary].Addr())
 		err := servertest.Await(ctx, what, func(ctx context.Context) error {
-			// fails until it has met the primary
+			// The command fails until the replica has met the primary.
 			return replica.client.ClusterReplicate(ctx, c.ids[primary]).Err()
 		})
 		if err != nil {
@@ -253,7 +253,8 @@ func (c *Cluster) meet(ctx context.Context) error {
 			if err != nil {
 				return err
 			}
-			if err := node.client.Do(ctx, "CLUSTER", "MEET", host, port, other.arg("--cluster-port")).Err(); err != nil {
+			bus := other.arg("--cluster-port")
+			if err := node.client.Do(ctx, "CLUSTER", "MEET", host, port, bus).Err(); err != nil {
 				return fmt.Errorf("having %s meet %s: %w", node.Addr(), other.Addr(), err)
 			}
 		}
@@ -273,9 +274,8 @@ func (c *Cluster) newClient() *redis.ClusterClient {
 	})
 	c.t.Cleanup(func() {
 		if err := client.Close(); err != nil && !errors.Is(err, redis.ErrClosed) {
-			c.t.Errorf(
-				"redistest: closing the client of the cluster at %s: %v", strings.Join(c.addrs, ", "), err,
-			)
+			addrs := strings.Join(c.addrs, ", ")
+			c.t.Errorf("redistest: closing the client of the cluster at %s: %v", addrs, err)
 		}
 	})
 	return client

@@ -224,9 +224,10 @@ func (c *Cluster) checkView(ctx context.Context, node *Server, own map[*Server]n
 	if err != nil {
 		return err
 	}
-	if !strings.Contains(info, "cluster_state:ok\r\n") ||
-		!strings.Contains(info, "cluster_slots_ok:16384\r\n") {
-		return fmt.Errorf("not all slots are served: %q", info)
+	for _, line := range []string{"cluster_state:ok\r\n", "cluster_slots_ok:16384\r\n"} {
+		if !strings.Contains(info, line) {
+			return fmt.Errorf("not all slots are served: %q", info)
+		}
 	}
 	records, err := c.records(ctx, node)
 	if err != nil {
@@ -237,8 +238,8 @@ func (c *Cluster) checkView(ctx context.Context, node *Server, own map[*Server]n
 		if i < 0 || !records[i].isMember() {
 			return fmt.Errorf("it takes %s for down, or does not know it", other.Addr())
 		}
-		if seen := records[i]; seen.primary != itself.primary ||
-			!slices.Equal(seen.slots, itself.slots) {
+		seen := records[i]
+		if seen.primary != itself.primary || !slices.Equal(seen.slots, itself.slots) {
 			return fmt.Errorf("it and %s differ on the part of that", other.Addr())
 		}
 	}
@@ -285,8 +286,8 @@ func (c *Cluster) checkSlots(ctx context.Context, node *Server, own map[*Server]
 	}
 	if !maps.Equal(told, want) {
 		return fmt.Errorf(
-			"it tells clients of %d nodes that serve slots, and there are %d, or others", len(told),
-			len(want),
+			"it tells clients of %d nodes that serve slots, and there are %d, or others",
+			len(told), len(want),
 		)
 	}
 	return nil

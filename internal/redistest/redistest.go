@@ -114,9 +114,8 @@ func startAll(servers []*Server) error {
 
 func findBinary(t testing.TB) string {
 	t.Helper()
-	return servertest.FindProgram(
-		t, "A REDIS SERVER", cmp.Or(os.Getenv("REDIS_SERVER"), "redis-server"),
-	)
+	program := cmp.Or(os.Getenv("REDIS_SERVER"), "redis-server")
+	return servertest.FindProgram(t, "A REDIS SERVER", program)
 }
 
 // launch runs the server on its port and waits until it is ready.

@@ -73,10 +73,12 @@ func (c *Cluster) moveSlot(ctx context.Context, from, to *Server, slot int) erro
 	if !own.isPrimary() || !own.serves(slot) {
 		return errors.New("the source does not serve it")
 	}
-	if err := to.client.Do(ctx, "CLUSTER", "SETSLOT", slot, "IMPORTING", c.id(from)).Err(); err != nil {
+	err = to.client.Do(ctx, "CLUSTER", "SETSLOT", slot, "IMPORTING", c.id(from)).Err()
+	if err != nil {
 		return fmt.Errorf("opening the target: %w", err)
 	}
-	if err := from.client.Do(ctx, "CLUSTER", "SETSLOT", slot, "MIGRATING", c.id(to)).Err(); err != nil {
+	err = from.client.Do(ctx, "CLUSTER", "SETSLOT", slot, "MIGRATING", c.id(to)).Err()
+	if err != nil {
 		return fmt.Errorf("opening the source: %w", err)
 	}
 	for {

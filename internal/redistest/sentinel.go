@@ -93,9 +93,9 @@ func newConfiguredServer(t testing.TB, binary string, args []string) *Server {
 
 // watcherArgs returns the arguments of a sentinel.
 func watcherArgs(primaryPort, replicas, sentinels int) []string {
+	port, quorum := strconv.Itoa(primaryPort), strconv.Itoa(sentinels/2+1)
 	return []string{
-		sentinelArg, "monitor", primaryName, servertest.Host, strconv.Itoa(primaryPort),
-		strconv.Itoa(sentinels/2 + 1),
+		sentinelArg, "monitor", primaryName, servertest.Host, port, quorum,
 		sentinelArg, "down-after-milliseconds", primaryName, "1000",
 		sentinelArg, "failover-timeout", primaryName, "5000",
 		sentinelArg, "parallel-syncs", primaryName, strconv.Itoa(max(1, replicas)),
@@ -194,8 +194,8 @@ func (s *Sentinel) Failover(ctx context.Context) error {
 		return err
 	}
 	asked := false
-	return servertest.Await(ctx, "another server than "+old.Addr()+
-		" is the primary", func(ctx context.Context) error {
+	what := "another server than " + old.Addr() + " is the primary"
+	return servertest.Await(ctx, what, func(ctx context.Context) error {
 		watching := s.watching()
 		if len(watching) == 0 {
 			return errors.New("no sentinel is running")
@@ -224,7 +224,8 @@ func (s *Sentinel) Failover(ctx context.Context) error {
 // know all servers and sentinels, and consider the running ones up. All running servers are that
 // primary and its replicas, connected to it.
 func (s *Sentinel) WaitOK(ctx context.Context) error {
-	return servertest.Await(ctx, "sentinels and servers are at rest", func(ctx context.Context) error {
+	const what = "sentinels and servers are at rest"
+	return servertest.Await(ctx, what, func(ctx context.Context) error {
 		if len(s.watching()) == 0 {
 			return errors.New("no sentinel is running")
 		}
@@ -291,9 +292,9 @@ func (s *Server) checkPeers(ctx context.Context, kind string, peers []*Server) e
 	for _, state := range states {
 		addr := net.JoinHostPort(state["ip"], state["port"])
 		up := slices.ContainsFunc(peers, func(s *Server) bool { return s.Addr() == addr && s.IsUp() })
-		if up && (strings.Contains(state["flags"], "down") ||
-			strings.Contains(state["flags"], "disconnected")) {
-			return fmt.Errorf("it takes %s for down (%s)", addr, state["flags"])
+		flags := state["flags"]
+		if up && (strings.Contains(flags, "down") || strings.Contains(flags, "disconnected")) {
+			return fmt.Errorf("it takes %s for down (%s)", addr, flags)
 		}
 	}
 	return nil
@@ -315,11 +316,13 @@ func (s *Server) checkRole(ctx context.Context, primary *Server) error {
 		return fmt.Errorf("it is not what it should be, %q: %q", want, replication)
 	}
 	// The primary may learn later than a replica that the copy is complete. Check every replica.
-	if behind := regexp.MustCompile(`state=(\w+)`).FindAllStringSubmatch(replication, -1); s == primary {
-		for _, state := range behind {
-			if state[1] != "online" {
-				return fmt.Errorf("a replica is in state %s", state[1])
-			}
+	if s != primary {
+		return nil
+	}
+	states := regexp.MustCompile(`state=(\w+)`).FindAllStringSubmatch(replication, -1)
+	for _, state := range states {
+		if state[1] != "online" {
+			return fmt.Errorf("a replica is in state %s", state[1])
 		}
 	}
 	return nil

@@ -96,7 +96,11 @@ func (a *Authority) issue() error {
 	for _, file := range []struct {
 		path, kind string
 		der        []byte
-	}{{a.caFile, "CERTIFICATE", caDER}, {a.certFile, "CERTIFICATE", serverDER}, {a.keyFile, "PRIVATE KEY", keyDER}} {
+	}{
+		{a.caFile, "CERTIFICATE", caDER},
+		{a.certFile, "CERTIFICATE", serverDER},
+		{a.keyFile, "PRIVATE KEY", keyDER},
+	} {
 		text := pem.EncodeToMemory(&pem.Block{Type: file.kind, Bytes: file.der})
 		if err := os.WriteFile(file.path, text, 0o600); err != nil {
 			return err

@@ -48,7 +48,9 @@ func parseManaged(text string) (*Managed, error) {
 		defer m.query.Del(name)
 		return m.query.Get(name)
 	}
-	m.Config.Region, m.Config.User, m.Config.Secret = take("region"), take(userParameter), take("secret")
+	m.Config.Region = take("region")
+	m.Config.User = take(userParameter)
+	m.Config.Secret = take("secret")
 	if text := take("reader"); text != "" {
 		if m.Reader, err = strconv.ParseBool(text); err != nil {
 			return nil, fmt.Errorf("reader: %q is neither true nor false", text)
@@ -83,7 +85,9 @@ func (m *Managed) cluster() (*redis.ClusterOptions, error) {
 }
 
 // Client returns a client of the cache. With reader, the client reads from replicas.
-func (m *Managed) Client(cache *elasticache.Cache, reader bool) (redis.UniversalClient, error) { //nolint:ireturn // one of two
+//
+//nolint:ireturn // one of two types
+func (m *Managed) Client(cache *elasticache.Cache, reader bool) (redis.UniversalClient, error) {
 	if cache.ClusterMode() {
 		o, err := m.cluster()
 		if err == nil {

@@ -85,8 +85,8 @@ func Parse(text string) (*Servers, error) {
 		managed, err := parseManaged(text)
 		if err != nil {
 			return nil, fmt.Errorf(
-				"%w: want %s://<name>?region=<region>&user=<user> or secret=<id>", explain(err, rest),
-				scheme,
+				"%w: want %s://<name>?region=<region>&user=<user> or secret=<id>",
+				explain(err, rest), scheme,
 			)
 		}
 		return &Servers{Managed: managed}, nil
@@ -132,20 +132,19 @@ func Scheme(text string) string {
 }
 
 var (
-	errNotURL = errors.New("not a URL: remove white space, and percent-encode all characters of the user name and the password " +
-		"but letters, digits and -._~")
+	errNotURL = errors.New("not a URL: remove white space, and percent-encode all characters " +
+		"of the user name and the password but letters, digits and -._~")
 	errPort     = errors.New("the port is not a number from 1 to 65535")
 	errDatabase = errors.New("the path is not a database number")
 	errHosts    = errors.New("the hosts are not <host>:<port>,<host>:<port>,")
-	errReplicas = errors.New(
-		"pages are read only from primaries: read_only, replica_only and route_ options are not allowed",
-	)
+	errReplicas = errors.New("pages are read only from primaries: " +
+		"read_only, replica_only and route_ options are not allowed")
 )
 
 func parseSingle(text string) (*redis.Options, error) {
 	u, err := url.Parse(text)
-	if _, rest, _ := strings.Cut(text, "://"); err != nil && isBadPort(err) &&
-		!strings.Contains(rest, ",") {
+	_, rest, _ := strings.Cut(text, "://")
+	if isBadPort(err) && !strings.Contains(rest, ",") {
 		return nil, errPort
 	}
 	if err != nil || manyColons(u) {

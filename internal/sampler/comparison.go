@@ -206,9 +206,8 @@ func (c *comparison) count(v verdict, q *question, found finding, at observation
 	case falsePositive:
 		c.falsePositives++
 	case miss:
-		c.misses = append(
-			c.misses, missed{c.sample.kinds[q.kind], found.target, found.item.Since, at.at, ledger},
-		)
+		m := missed{c.sample.kinds[q.kind], found.target, found.item.Since, at.at, ledger}
+		c.misses = append(c.misses, m)
 	default:
 	}
 }
@@ -229,16 +228,16 @@ func (c *comparison) ask(
 				continue
 			}
 			rows[key] = activity.Evidence{}
-			claims, of = append(claims, activity.Claim{Kind: k, Target: id, Sides: k.Sides()}), append(of, key)
+			claims = append(claims, activity.Claim{Kind: k, Target: id, Sides: k.Sides()})
+			of = append(of, key)
 		}
 	}
 	ctx, cancel := context.WithTimeout(ctx, sampleTimeout)
 	defer cancel()
 	truth, err := c.recorder.Truth(ctx, c.sample.viewer, at, claims)
 	if err != nil {
-		return activity.Truth{}, nil, fmt.Errorf(
-			"ask the ledger about %d activities: %w", len(claims), err,
-		)
+		err = fmt.Errorf("ask the ledger about %d activities: %w", len(claims), err)
+		return activity.Truth{}, nil, err
 	}
 	for i, e := range truth.Evidence {
 		rows[of[i]] = e
@@ -255,8 +254,8 @@ func (c *comparison) find(rows map[row]activity.Evidence, q *question, end time.
 				continue
 			}
 			f.any = true
-			if lasts := item.Until.IsZero() ||
-				item.Until.After(end.Add(clockSlack)); lasts && f.item == nil {
+			lasts := item.Until.IsZero() || item.Until.After(end.Add(clockSlack))
+			if lasts && f.item == nil {
 				f.item, f.target = item, id
 			}
 		}

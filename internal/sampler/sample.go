@@ -77,9 +77,11 @@ func (f *Sampled) sample(ctx context.Context, attrs []slog.Attr) *sample {
 		return nil
 	}
 	s := &sample{
-		viewer: viewer, posts: posts, found: observation{
-			f.start, f.end, f.feed.At(),
-		}, ctx: ctx, attrs: attrs,
+		viewer: viewer,
+		posts:  posts,
+		found:  observation{f.start, f.end, f.feed.At()},
+		ctx:    ctx,
+		attrs:  attrs,
 		denied: make(map[row]bool),
 	}
 	for _, k := range f.feed.Kinds() {
@@ -94,10 +96,9 @@ func (f *Sampled) sample(ctx context.Context, attrs []slog.Attr) *sample {
 	}
 	for _, o := range f.feed.Overruled() { // no further question is about their ids
 		if r, ok := s.row(o.Kind.Name, o.ID); ok && o.List == "" {
-			s.answers = append(
-				s.answers,
-				question{kind: r.kind, post: &s.posts[o.Candidate], target: r.id, reported: true},
-			)
+			post := &s.posts[o.Candidate]
+			q := question{kind: r.kind, post: post, target: r.id, reported: true}
+			s.answers = append(s.answers, q)
 			s.denied[r] = true
 		}
 	}

@@ -170,7 +170,8 @@ func (s *Sampler) count(change func(n *Stats)) {
 // Choose chooses at random whether to compare a feed with the ledger. It is called before the feed.
 // If the feed is not chosen, it returns nil, at the cost of one random number.
 func (s *Sampler) Choose() *Sampled {
-	if rate := math.Float64frombits(s.rate.Load()); rate == 0 || rand.Float64() >= rate { //nolint:gosec // no secret
+	rate := math.Float64frombits(s.rate.Load())
+	if rate == 0 || rand.Float64() >= rate { //nolint:gosec // need not be unpredictable
 		return nil
 	}
 	return &Sampled{sampler: s, start: s.recorder.Now()}
@@ -265,10 +266,9 @@ func (s *Sampler) report(c *comparison) {
 			slog.Time("since", m.since),
 			slog.Int("misses", len(c.misses)))
 		if s.hashID != nil {
-			attrs = append(
-				attrs, slog.String("viewer_hash", s.hashID(c.sample.viewer)),
-				slog.String("target_hash", s.hashID(m.target)),
-			)
+			attrs = append(attrs,
+				slog.String("viewer_hash", s.hashID(c.sample.viewer)),
+				slog.String("target_hash", s.hashID(m.target)))
 		}
 		s.log.LogAttrs(c.sample.ctx, slog.LevelError, "a feed missed what the ledger has", attrs...)
 	}
@@ -284,7 +284,8 @@ func (s *Sampler) repair(ctx context.Context, c *comparison) {
 			continue
 		}
 		done[m.at.Page] = true
-		if err := s.recorder.Repair(ctx, pages.PageAt{Page: m.at.Page, Sequence: m.ledger}); err != nil {
+		at := pages.PageAt{Page: m.at.Page, Sequence: m.ledger}
+		if err := s.recorder.Repair(ctx, at); err != nil {
 			s.log.LogAttrs(ctx, slog.LevelError, "cannot rebuild a page that missed activities",
 				slog.Any("page", m.at.Page), slog.Any("error", err))
 			continue

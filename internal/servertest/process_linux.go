@@ -66,9 +66,8 @@ func (p *Process) suspend(ctx context.Context) error {
 		for _, m := range members {
 			if !m.isAtRest() {
 				// The process may have started after the others were listed. Send the signal again.
-				return errors.Join(
-					fmt.Errorf("process %d is in state %c", m.pid, m.state), kill(m.pid, syscall.SIGSTOP),
-				)
+				err := fmt.Errorf("process %d is in state %c", m.pid, m.state)
+				return errors.Join(err, kill(m.pid, syscall.SIGSTOP))
 			}
 		}
 		return nil
@@ -155,9 +154,8 @@ func memberOf(pid int) (member, error) {
 		return m, os.ErrProcessDone
 	}
 	// The file has: 123 (name, with any characters) S <parent> <group> ...
-	_, err = fmt.Sscanf(
-		string(stat[bytes.LastIndexByte(stat, ')')+1:]), " %c %d %d", &m.state, &m.parent, &m.group,
-	)
+	rest := string(stat[bytes.LastIndexByte(stat, ')')+1:])
+	_, err = fmt.Sscanf(rest, " %c %d %d", &m.state, &m.parent, &m.group)
 	if err != nil {
 		return m, fmt.Errorf("/proc/%d/stat: %q: %w", pid, stat, err)
 	}

@@ -53,11 +53,8 @@ func (s *sources) checkEnum(value *kong.Value, given reflect.Value) {
 			s.checkEnum(value, one)
 		}
 	} else if got := fmt.Sprint(given); !slices.Contains(value.EnumSlice(), got) {
-		s.note(
-			fmt.Errorf(
-				"%s: %q is not one of %s", value.ShortSummary(), got, strings.Join(value.EnumSlice(), ", "),
-			),
-		)
+		all := strings.Join(value.EnumSlice(), ", ")
+		s.note(fmt.Errorf("%s: %q is not one of %s", value.ShortSummary(), got, all))
 	}
 }
 

@@ -50,10 +50,12 @@ func near(command *kong.Context, name string, shown func(flag string) string) st
 
 // means reports whether name is what another command calls the flag: one with the same help.
 func means(program *kong.Node, name string, flag *kong.Flag) bool {
-	return flag.Help != "" && slices.ContainsFunc(program.Leaves(false), func(other *kong.Node) bool {
-		return slices.ContainsFunc(other.Flags, func(f *kong.Flag) bool {
-			return f.Name == name && f.Help == flag.Help
-		})
+	if flag.Help == "" {
+		return false
+	}
+	same := func(f *kong.Flag) bool { return f.Name == name && f.Help == flag.Help }
+	return slices.ContainsFunc(program.Leaves(false), func(other *kong.Node) bool {
+		return slices.ContainsFunc(other.Flags, same)
 	})
 }
 

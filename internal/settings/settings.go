@@ -160,8 +160,8 @@ func (s *sources) settings(command *kong.Context) []Setting {
 		if text, ok := one.Value.(fmt.Stringer); ok {
 			one.Value = text.String()
 		}
-		if text := fmt.Sprint(one.Value); strings.Contains(text, ":"+mask+"@") ||
-			strings.Contains(text, "password="+mask) {
+		text := fmt.Sprint(one.Value)
+		if strings.Contains(text, ":"+mask+"@") || strings.Contains(text, "password="+mask) {
 			s.note(fmt.Errorf("--%s: the password in it is masked (%s)", flag.Name, mask))
 		}
 		all = append(all, one)

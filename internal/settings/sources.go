@@ -58,9 +58,8 @@ func (s *sources) set(command *kong.Context) {
 // runs in the container of the service. A file belongs to the first command of the program, the
 // service. Other commands also take their own flags from it.
 func (s *sources) read(command *kong.Context) {
-	if !slices.ContainsFunc(command.Flags(), func(f *kong.Flag) bool {
-		return f.Name == FileFlag && len(f.Envs) > 0
-	}) {
+	isFile := func(f *kong.Flag) bool { return f.Name == FileFlag && len(f.Envs) > 0 }
+	if !slices.ContainsFunc(command.Flags(), isFile) {
 		return
 	}
 	flags := Variables(command.Model.Node, s.prefix)
@@ -93,11 +92,8 @@ func (s *sources) readFile(name string, command *kong.Context) {
 		from, text := name+": "+key, values[key].String()
 		switch kind := values[key].Kind(); {
 		case !slices.Contains(inFile(command), key):
-			likely := near(command, flagOf(
-				strings.TrimPrefix(key, s.prefix+"_"),
-			), func(flag string) string {
-				return flag
-			})
+			flag := flagOf(strings.TrimPrefix(key, s.prefix+"_"))
+			likely := near(command, flag, func(flag string) string { return flag })
 			s.note(fmt.Errorf("%s: sets no flag of %s%s", from, command.Selected().FullPath(), likely))
 			continue
 		case kind == '"':

@@ -19,9 +19,10 @@ import (
 )
 
 const (
-	// share of a node's memory reserved for the server: buffers, replication, snapshots
+	// reserved is the share of a node's memory for buffers, replication and snapshots.
 	reserved = 0.25
-	// target load of a core: of a server, which has one for commands, and of the service
+	// cpuTarget is the target load of a core: of a server, which has one for commands, and of the
+	// service.
 	cpuTarget = 0.5
 	maxShards = 16384   // a cluster has that many slots
 	fullPage  = 8 << 20 // keys that fit on a page at any rate
@@ -69,8 +70,8 @@ func (in *Input) Check(context.Context) error {
 		if n, _ := fmt.Sscan(field.Tag.Get("range"), &low, &high); n < 2 {
 			continue
 		}
-		// also refuses NaN
-		if n := value.Convert(reflect.TypeFor[float64]()).Float(); !(n >= low && n <= high) {
+		n := value.Convert(reflect.TypeFor[float64]()).Float()
+		if !(n >= low && n <= high) { // also refuses NaN
 			flag := strings.ReplaceAll(field.Tag.Get("json"), "_", "-")
 			errs = append(errs, fmt.Errorf("--%s: %g is not in %g to %g", flag, n, low, high))
 		}
@@ -105,9 +106,8 @@ type Plan struct {
 	Nodes struct {
 		Usable float64 `json:"usable_bytes"` // memory of a node that pages and windows may take
 		Shards float64 `json:"shards"`
-		Nodes  float64 `json:"nodes"` // replicas included
-		// the reason for the number of shards: memory, CPU or network
-		Limit  string  `json:"limit"`
+		Nodes  float64 `json:"nodes"`              // replicas included
+		Limit  string  `json:"limit"`              // what sets the shards: memory, CPU or network
 		Memory float64 `json:"shard_memory_bytes"` // of pages and windows
 		CPU    float64 `json:"shard_cpu_share"`    // of one core
 		Reads  float64 `json:"shard_feeds_per_second"`
@@ -138,12 +138,8 @@ type Ledger struct {
 // that of pages, a power of two; 0: New chooses.
 func New(in Input, number uint32, kinds *activity.Kinds) (*Plan, error) {
 	rows, ids, rates := in.Users*in.keys(), 2*in.IDBytes, kinds.Rates(in.FalsePositiveRate)
-	p := &Plan{
-		Input: in,
-		Notes: []string{
-			"Feed checks alone: writes, the scrub, replication, snapshots and TLS are extra.",
-		},
-	}
+	const extra = "Feed checks alone: writes, the scrub, replication, snapshots and TLS are extra."
+	p := &Plan{Input: in, Notes: []string{extra}}
 	p.Pages.Number = cmp.Or(number, NumberFor(rows))
 	if err := errors.Join(p.pages(rates.Key), p.windows(kinds, rates.Window)); err != nil {
 		return nil, err
@@ -174,8 +170,8 @@ func (p *Plan) pages(keyRate float64) error {
 	p.Pages.Keys, p.Pages.Keys99 = keys.mean(), keys.most99()
 	if p.Pages.Keys99 > fullPage {
 		return fmt.Errorf(
-			"--pages: %g pages: a page may get %.0f keys, at most %d fit: choose more pages", number,
-			p.Pages.Keys99, fullPage,
+			"--pages: %g pages: a page may get %.0f keys, at most %d fit: choose more pages",
+			number, p.Pages.Keys99, fullPage,
 		)
 	}
 	memory := func(n float64) float64 {
@@ -215,9 +211,8 @@ func (p *Plan) nodes() {
 		need("network", gbit*max(r.Request, r.Reply)/in.NodeGbit)
 	}
 	if n.Shards > maxShards {
-		p.Notes = append(
-			p.Notes, fmt.Sprintf("No cluster is large enough: it has at most %d shards.", maxShards),
-		)
+		note := fmt.Sprintf("No cluster is large enough: it has at most %d shards.", maxShards)
+		p.Notes = append(p.Notes, note)
 	}
 	n.Nodes, n.Memory = n.Shards*float64(1+in.Replicas), r.Memory/n.Shards
 	n.CPU, n.Reads = cpu/n.Shards, in.FeedsPerSecond/n.Shards

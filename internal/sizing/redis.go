@@ -49,9 +49,8 @@ func PageBytes(name string, keys int, keyRate float64) (memory, read float64, er
 		return 0, 0, err
 	}
 	bits, collided := shape.Bytes()
-	return float64(
-		stringBytes(len(name+":bits"), bits) + stringBytes(len(name+":regions"), collided),
-	), float64(bulk(bits)), nil
+	both := stringBytes(len(name+":bits"), bits) + stringBytes(len(name+":regions"), collided)
+	return float64(both), float64(bulk(bits)), nil
 }
 
 // pageShape returns the shape of a new page with a number of keys at a rate per key.
@@ -91,10 +90,8 @@ func (p *Plan) windows(kinds *activity.Kinds, rate float64) error {
 		}
 	}
 	if len(unsized) > 0 {
-		p.Notes = append(
-			p.Notes,
-			"Not sized, since nothing says how much of it there is: "+strings.Join(unsized, ", ")+".",
-		)
+		names := strings.Join(unsized, ", ")
+		p.Notes = append(p.Notes, "Not sized, since nothing says how much of it there is: "+names+".")
 	}
 	return nil
 }
@@ -102,7 +99,8 @@ func (p *Plan) windows(kinds *activity.Kinds, rate float64) error {
 // window adds the strings of a kind.
 func (p *Plan) window(k activity.Kind, rate float64, sized bool) {
 	in, r := &p.Input, &p.Redis
-	parts, most := float64(cmp.Or(k.Parts, activity.DefaultParts)), float64(cmp.Or(k.Most, activity.DefaultMost))
+	parts := float64(cmp.Or(k.Parts, activity.DefaultParts))
+	most := float64(cmp.Or(k.Most, activity.DefaultMost))
 	name := len(pageName(p.Pages.Number-1) + ":" + k.Name + ".3w5e11264sgsf:bits")
 	r.Request += float64(bulk(name))
 	if !sized {
@@ -119,9 +117,8 @@ func (p *Plan) window(k activity.Kind, rate float64, sized bool) {
 	r.Windows = in.Users * users.over(func(keys float64) float64 {
 		return min(keys, 1) * float64(stringBytes(name, length(keys))+expiryBytes)
 	})
-	r.Forgotten = max(0, 1-users.over(func(keys float64) float64 {
-		return min(keys, most)
-	})/users.mean())
+	kept := users.over(func(keys float64) float64 { return min(keys, most) })
+	r.Forgotten = max(0, 1-kept/users.mean())
 }
 
 // windowBytes returns the length of the string of a window. A key takes log2(1/p) bits for its

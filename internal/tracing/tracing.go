@@ -59,9 +59,8 @@ type Config struct {
 	// trace. A request with one is traced if its caller is trusted and has sampled the trace.
 	Ratio float64
 
-	Version string // of the service
-	// logs when the collector becomes unreachable and reachable; default: discards
-	Logger *slog.Logger
+	Version string       // of the service
+	Logger  *slog.Logger // logs whether the collector is reachable; default: discards
 }
 
 // Check returns an error if [Open] would refuse the endpoint or the ratio.
@@ -69,7 +68,7 @@ func (c *Config) Check() error {
 	u, err := url.Parse(c.Endpoint)
 	switch {
 	case err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https":
-		// the URL may contain a password
+		// The error leaves out the URL, which may contain a password.
 		return errors.New("the endpoint is not http://<host>:<port> or https://<host>:<port>")
 	case u.User != nil || u.RawQuery != "" || u.Fragment != "":
 		return errors.New("the endpoint has more than a host and a path")
@@ -101,9 +100,11 @@ func Open(ctx context.Context, c Config) (*Tracer, error) {
 	//nolint:forcetypeassert // the library says so
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	log := cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
-	exporter, err := otlptrace.New(
-		ctx, &uploader{url: u.String(), client: &http.Client{Transport: transport}, log: log},
-	)
+	exporter, err := otlptrace.New(ctx, &uploader{
+		url:    u.String(),
+		client: &http.Client{Transport: transport},
+		log:    log,
+	})
 	if err != nil {
 		return nil, fmt.Errorf("open tracer: %w", err)
 	}

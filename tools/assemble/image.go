@@ -68,22 +68,20 @@ func (i *image) write(name, dockerfile string, commands []string) error {
 	}
 	// An image for several processors is an index of manifests, which the index of the layout
 	// names.
-	all, err := i.json(mediaTypes+"index.v1+json", object{
+	indexType := mediaTypes + "index.v1+json"
+	ref := "feedfilter:" + strings.ReplaceAll(i.version, "+", "_")
+	all, err := i.json(indexType, object{
 		"schemaVersion": 2,
-		typeKey:         mediaTypes + "index.v1+json",
+		typeKey:         indexType,
 		"manifests":     manifests,
 		"annotations":   i.annotations(),
-	}, object{
-		"annotations": object{
-			"org.opencontainers.image.ref.name": "feedfilter:" + strings.ReplaceAll(i.version, "+", "_"),
-		},
-	})
+	}, object{"annotations": object{"org.opencontainers.image.ref.name": ref}})
 	if err != nil {
 		return err
 	}
-	index, err := json.Marshal(
-		object{"schemaVersion": 2, typeKey: mediaTypes + "index.v1+json", "manifests": []object{all}},
-	)
+	index, err := json.Marshal(object{
+		"schemaVersion": 2, typeKey: indexType, "manifests": []object{all},
+	})
 	if err != nil {
 		return err
 	}
@@ -118,10 +116,11 @@ func (i *image) manifest(config object, processor, command string) (object, erro
 		return nil, err
 	}
 	return i.json(mediaTypes+"manifest.v1+json", object{
-		"schemaVersion": 2, typeKey: mediaTypes + "manifest.v1+json", "config": described,
-		"layers": []object{
-			i.descriptor(mediaTypes+"layer.v1.tar+gzip", layer, nil),
-		}, "annotations": i.annotations(),
+		"schemaVersion": 2,
+		typeKey:         mediaTypes + "manifest.v1+json",
+		"config":        described,
+		"layers":        []object{i.descriptor(mediaTypes+"layer.v1.tar+gzip", layer, nil)},
+		"annotations":   i.annotations(),
 	}, object{"platform": object{"os": "linux", "architecture": processor}})
 }
 
@@ -133,12 +132,13 @@ func (i *image) layer(config object, command string) (layer []byte, plain string
 		return nil, "", fmt.Errorf("user %q: not a number above 0", user)
 	}
 	home := strings.TrimPrefix(fmt.Sprint(config["WorkingDir"]), "/")
+	passwd := fmt.Sprintf("feedfilter:x:%d:%d::/%s:/sbin/nologin\n", id, id, home)
 	var files bytes.Buffer
 	t := tree{Writer: tar.NewWriter(&files), at: i.at}
 	for _, err := range []error{
 		t.directory(home, 0o755, id),
 		t.file("etc/group", 0o644, fmt.Appendf(nil, "feedfilter:x:%d:\n", id)),
-		t.file("etc/passwd", 0o644, fmt.Appendf(nil, "feedfilter:x:%d:%d::/%s:/sbin/nologin\n", id, id, home)),
+		t.file("etc/passwd", 0o644, []byte(passwd)),
 		t.copy(i.roots, "etc/ssl/certs/ca-certificates.crt"),
 		t.copy(command, "usr/bin/feedfilter"),
 		t.Close(),

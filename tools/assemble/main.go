@@ -11,7 +11,7 @@ import (
 )
 
 const usage = `usage:
-  assemble notices <goos>/<goarch>                       print the licences of what the command links
+	assemble notices <goos>/<goarch>                    print the licences of what the command links
   assemble archive <file.tar.gz> <time> <from>=<to>   with the files under their names <to>
   assemble image <file.tar> <time> <Dockerfile> <version> <commit> <roots.pem> <goarch>=<command>`
 

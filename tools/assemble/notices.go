@@ -141,10 +141,8 @@ func (n notices) add(name, dir string) (bool, error) {
 }
 
 func isNotice(file string) bool {
-	return regexp.MustCompile(
-		`(?i)(^(un)?licen[cs]e|^copying|^notice|^patents|licen[cs]e\.txt$)`,
-	).MatchString(file) &&
-		!strings.HasSuffix(file, ".go")
+	names := regexp.MustCompile(`(?i)(^(un)?licen[cs]e|^copying|^notice|^patents|licen[cs]e\.txt$)`)
+	return names.MatchString(file) && !strings.HasSuffix(file, ".go")
 }
 
 // print writes every text once, below the names of its modules.
@@ -160,10 +158,9 @@ func (n notices) print(out io.Writer) error {
 		}
 		return strings.Compare(a, b)
 	})
+	rule := strings.Repeat("=", 100)
 	for _, notice := range order {
-		fmt.Fprintf(
-			&text, "\n%s\n\n%s\n\n%s", strings.Repeat("=", 100), strings.Join(n[notice], "\n"), notice,
-		)
+		fmt.Fprintf(&text, "\n%s\n\n%s\n\n%s", rule, strings.Join(n[notice], "\n"), notice)
 	}
 	_, err := io.WriteString(out, text.String())
 	return err

@@ -59,7 +59,10 @@ func checkChart(text []byte) error {
 		f.want(kind != "Secret", "no Secret made")
 		kinds[kind] = m
 	}
-	for _, kind := range []string{"Deployment", "Service", "ServiceAccount", "ConfigMap", "PodDisruptionBudget", "NetworkPolicy", "Pod"} {
+	for _, kind := range []string{
+		"Deployment", "Service", "ServiceAccount", "ConfigMap", "PodDisruptionBudget",
+		"NetworkPolicy", "Pod",
+	} {
 		f.want(kinds[kind] != nil, "a %s", kind)
 	}
 	deployment := kinds["Deployment"]
@@ -194,8 +197,8 @@ func checkService(f *findings, pod object) {
 		case "FEEDFILTER_LEDGER", "FEEDFILTER_REDIS":
 			secret++
 			f.want(
-				e["value"] == nil && e.at("valueFrom", "secretKeyRef", "name") != nil, "%v from a Secret",
-				e["name"],
+				e["value"] == nil && e.at("valueFrom", "secretKeyRef", "name") != nil,
+				"%v from a Secret", e["name"],
 			)
 		}
 	}

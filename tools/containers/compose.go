@@ -41,8 +41,8 @@ func checkCompose(ctx context.Context, name string) error {
 		)
 		f.want(tagOf(s.Image) != "" || s.Build != nil, "a tag of %s", s.Image)
 		f.want(
-			!strings.Contains(strings.Join(s.Command, " "), secret), "no password in the arguments of %s",
-			s.Name,
+			!strings.Contains(strings.Join(s.Command, " "), secret),
+			"no password in the arguments of %s", s.Name,
 		)
 		if s.Name == "feedfilter" {
 			continue // its image defines the health check, and it publishes a port

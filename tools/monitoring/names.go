@@ -48,10 +48,8 @@ func checkNames(catalogueFile, program, rulesFile, dashboardFile string) error {
 	if err := errors.Join(append(errs, rules, dashboard)...); err != nil {
 		return err
 	}
-	fmt.Printf(
-		"%s, %s: %d expressions ask for what is exported\n", rulesFile, dashboardFile,
-		asked+len(expressions(groups)),
-	)
+	asked += len(expressions(groups))
+	fmt.Printf("%s, %s: %d expressions ask for what is exported\n", rulesFile, dashboardFile, asked)
 	return nil
 }
 
@@ -101,22 +99,19 @@ func (known catalogue) compare(program string) error {
 	var errs []error
 	for name, m := range known {
 		if exported[name] == nil && m.always {
-			errs = append(
-				errs,
-				fmt.Errorf("%s is always there by the catalogue, and the service does not export it", name),
-			)
+			errs = append(errs, fmt.Errorf(
+				"%s is always there by the catalogue, and the service does not export it", name,
+			))
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(exported)) {
-		if m, ok := known[name]; strings.HasPrefix(name, "feedfilter_") &&
-			(!ok || m.kind != strings.ToLower(exported[name].GetType().String())) {
-			errs = append(
-				errs,
-				fmt.Errorf(
-					"the service exports %s, a %s, and the catalogue does not list it so", name,
-					exported[name].GetType(),
-				),
-			)
+		m, ok := known[name]
+		kind := exported[name].GetType()
+		listed := ok && m.kind == strings.ToLower(kind.String())
+		if strings.HasPrefix(name, "feedfilter_") && !listed {
+			errs = append(errs, fmt.Errorf(
+				"the service exports %s, a %s, and the catalogue does not list it so", name, kind,
+			))
 		}
 	}
 	return errors.Join(errs...)
@@ -143,10 +138,8 @@ func (known catalogue) addCollectors() error {
 func (known catalogue) checkRules(groups *rulefmt.RuleGroups, runbook string) error {
 	sections, err := os.ReadFile(runbook)
 	if err != nil {
-		fmt.Fprintf(
-			os.Stderr,
-			"monitoring: NOT CHECKED: that there is a section for each alert: there is no %s\n", runbook,
-		)
+		fmt.Fprintf(os.Stderr, "monitoring: NOT CHECKED: that there is a section for each alert: "+
+			"there is no %s\n", runbook)
 	}
 	var errs []error
 	for _, g := range groups.Groups {
@@ -167,9 +160,9 @@ func (known catalogue) checkRules(groups *rulefmt.RuleGroups, runbook string) er
 			if !slices.Contains([]string{"critical", "warning"}, r.Labels["severity"]) {
 				errs = append(errs, fmt.Errorf("%s has severity %q", name, r.Labels["severity"]))
 			}
-			if !strings.HasSuffix(r.Annotations["runbook_url"], "/docs/OPERATIONS.md#"+
-				strings.ToLower(name)) {
-				errs = append(errs, fmt.Errorf("%s has the runbook %s", name, r.Annotations["runbook_url"]))
+			url := r.Annotations["runbook_url"]
+			if !strings.HasSuffix(url, "/docs/OPERATIONS.md#"+strings.ToLower(name)) {
+				errs = append(errs, fmt.Errorf("%s has the runbook %s", name, url))
 			}
 			if sections != nil && !regexp.MustCompile(`(?m)^#+ `+name+`$`).Match(sections) {
 				errs = append(errs, fmt.Errorf("%s has no section in %s", name, runbook))
@@ -208,8 +201,9 @@ func (known catalogue) check(text string) error {
 		if !strings.HasPrefix(selector.Name, "feedfilter_") {
 			return nil
 		}
+		has := append([]string{"__name__", "job", "instance", "le"}, m.labels...)
 		for _, matcher := range selector.LabelMatchers {
-			if l := matcher.Name; !slices.Contains(append([]string{"__name__", "job", "instance", "le"}, m.labels...), l) {
+			if l := matcher.Name; !slices.Contains(has, l) {
 				errs = append(errs, fmt.Errorf("%s has no label %s", selector.Name, l))
 			}
 		}
@@ -299,13 +293,13 @@ func (known catalogue) checkDashboard(name string) (asked int, err error) {
 			len(p.Targets) > 0 && p.Description != "" && p.FieldConfig.Defaults.Unit != "",
 			"%q has no query, description or unit", p.Title,
 		)
+		variables := strings.NewReplacer("$__rate_interval", "1m", "$job", "j", "$instance", "i")
 		for _, target := range p.Targets {
 			asked++
-			expr := strings.NewReplacer(
-				"$__rate_interval", "1m", "$job", "j", "$instance", "i",
-			).Replace(target.Expr)
+			expr := variables.Replace(target.Expr)
 			want(
-				strings.Contains(target.Expr, `job=~"$job"`), "%q does not ask for the job chosen", p.Title,
+				strings.Contains(target.Expr, `job=~"$job"`),
+				"%q does not ask for the job chosen", p.Title,
 			)
 			if err := known.check(expr); err != nil {
 				errs = append(errs, fmt.Errorf("%s: %q: %w", name, p.Title, err))

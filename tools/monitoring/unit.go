@@ -128,9 +128,8 @@ func (f testFile) covers() error {
 
 // parseRules parses rules as Prometheus does.
 func parseRules(name string) (*rulefmt.RuleGroups, error) {
-	groups, errs := rulefmt.ParseFile(
-		name, false, model.LegacyValidation, promQL(), promslog.NewNopLogger(),
-	)
+	log := promslog.NewNopLogger()
+	groups, errs := rulefmt.ParseFile(name, false, model.LegacyValidation, promQL(), log)
 	return groups, errors.Join(errs...)
 }
 
@@ -143,19 +142,18 @@ func (c testCase) run(f testFile) (err error) {
 	for _, s := range c.InputSeries {
 		fmt.Fprintf(&load, "  %s %s\n", s.Series, s.Values)
 	}
-	suite, err := promqltest.NewLazyLoader(
-		load.String(), promqltest.LazyLoaderOpts{EnableAtModifier: true, EnableNegativeOffset: true},
-	)
+	suite, err := promqltest.NewLazyLoader(load.String(), promqltest.LazyLoaderOpts{
+		EnableAtModifier:     true,
+		EnableNegativeOffset: true,
+	})
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, suite.Close()) }()
 	interval := time.Duration(f.EvaluationInterval)
 	suite.SubqueryInterval = interval
-	groups, err := loadRules(
-		interval, rules.EngineQueryFunc(suite.QueryEngine(), suite.Storage()), suite.Storage(),
-		f.RuleFiles...,
-	)
+	query := rules.EngineQueryFunc(suite.QueryEngine(), suite.Storage())
+	groups, err := loadRules(interval, query, suite.Storage(), f.RuleFiles...)
 	if err != nil {
 		return err
 	}
@@ -173,10 +171,9 @@ func (c testCase) run(f testFile) (err error) {
 				continue
 			}
 			if got, want := firing(groups, a.Alertname), a.wanted(); !slices.Equal(got, want) {
-				errs = append(
-					errs,
-					fmt.Errorf("after %s, of %s fire\n  %v, want\n  %v", a.EvalTime, a.Alertname, got, want),
-				)
+				errs = append(errs, fmt.Errorf(
+					"after %s, of %s fire\n  %v, want\n  %v", a.EvalTime, a.Alertname, got, want,
+				))
 			}
 		}
 	}
@@ -201,9 +198,8 @@ func loadRules(
 	}
 	groups := slices.Collect(maps.Values(loaded))
 	slices.SortFunc(groups, func(a, b *rules.Group) int {
-		return boolOrder(
-			strings.HasSuffix(b.Name(), "-recorded"),
-		) - boolOrder(strings.HasSuffix(a.Name(), "-recorded"))
+		inA, inB := strings.HasSuffix(a.Name(), "-recorded"), strings.HasSuffix(b.Name(), "-recorded")
+		return boolOrder(inB) - boolOrder(inA)
 	})
 	return groups, nil
 }

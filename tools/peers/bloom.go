@@ -68,16 +68,14 @@ func (r *run) openBitmap(ctx context.Context) error {
 		write:  b.write,
 		bytes:  bytes / n,
 	})
-	r.add(
-		&way{
-			name:   "one flat bitmap, BITFIELD GETs",
-			word:   "flat",
-			every:  slow,
-			redis:  r.client,
-			checks: each(b.check),
-			write:  b.write,
-		},
-	)
+	r.add(&way{
+		name:   "one flat bitmap, BITFIELD GETs",
+		word:   "flat",
+		every:  slow,
+		redis:  r.client,
+		checks: each(b.check),
+		write:  b.write,
+	})
 	return err
 }
 
@@ -168,7 +166,8 @@ func (r *run) openModule(ctx context.Context) error {
 	}
 	bytes, err := memoryOf(ctx, r.client, func() error { // the module takes all its memory at once
 		for kind, n := range count {
-			if err := r.client.Do(ctx, "BF.RESERVE", moduleKey(kind), keyRate(r.rate), n).Err(); err != nil {
+			err := r.client.Do(ctx, "BF.RESERVE", moduleKey(kind), keyRate(r.rate), n).Err()
+			if err != nil {
 				return err
 			}
 		}
@@ -203,14 +202,12 @@ func (r *run) openModule(ctx context.Context) error {
 		}
 		return decide(answers, f, dropped)
 	}
-	r.add(
-		&way{
-			name:   "RedisBloom, BF.MEXISTS x 4",
-			word:   "bf",
-			redis:  r.client,
-			checks: each(check),
-			bytes:  bytes / float64(len(all)),
-		},
-	)
+	r.add(&way{
+		name:   "RedisBloom, BF.MEXISTS x 4",
+		word:   "bf",
+		redis:  r.client,
+		checks: each(check),
+		bytes:  bytes / float64(len(all)),
+	})
 	return nil
 }

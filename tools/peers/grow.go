@@ -65,10 +65,9 @@ func (r *report) addSeries(file string, s series) {
 		if p.share > 1 {
 			made = fmt.Sprintf("one in %d: **simulated**", p.share)
 		}
+		f := &p.figures
 		rows = append(rows, []string{
-			number(float64(p.at)), number(p.figures[p50]), number(p.figures[p99]),
-			number(p.figures[ping]),
-			number(p.figures[xPing]),
+			number(float64(p.at)), number(f[p50]), number(f[p99]), number(f[ping]), number(f[xPing]),
 			number(p.read / 1e3), memory, number(float64(p.pages)), made,
 		})
 	}
@@ -108,14 +107,13 @@ func (s *series) panels() []panel {
 			of("PING", true, func(p point) float64 { return p.figures[ping] }),
 			of("median, "+plan, false, median),
 		}},
-		{
-			"Bytes read by a feed check", s.what, "KB",
-			[]line{of("feed check", true, read), of(plan, false, read)},
-		},
+		{"Bytes read by a feed check", s.what, "KB", []line{
+			of("feed check", true, read),
+			of(plan, false, read),
+		}},
 	}
-	if memory := of("Redis", true, func(p point) float64 {
-		return p.memory / 1e6
-	}); len(memory.points) > 0 {
+	memory := of("Redis", true, func(p point) float64 { return p.memory / 1e6 })
+	if len(memory.points) > 0 {
 		all = append(all, panel{"Redis' memory", s.what, "MB", []line{memory}})
 	}
 	return all
@@ -152,14 +150,10 @@ func (r *run) byCandidates(ctx context.Context) error {
 		}
 	}
 	lines[0].name = "PING"
-	r.report.add(
-		"Other ways: feed checks by candidates, median x PING; and the 99th percentile in us behind a slash:",
-		head, rows,
-	)
-	r.report.addChart(
-		"growth-peers.svg", r.report.data,
-		panel{"Median time of a feed check", "candidates", "us", lines},
-	)
+	r.report.add("Other ways: feed checks by candidates, median x PING; "+
+		"and the 99th percentile in us behind a slash:", head, rows)
+	median := panel{"Median time of a feed check", "candidates", "us", lines}
+	r.report.addChart("growth-peers.svg", r.report.data, median)
 	if len(ours.points) > 0 { // else left out
 		r.report.addSeries("growth-candidates.svg", ours)
 	}
@@ -191,11 +185,10 @@ func (r *run) byUsers(ctx context.Context) error {
 	s := series{
 		what: "users",
 		data: fmt.Sprintf(
-			"by users: feeds of %d, %d activities a user; %v a point. Simulated: of both users and pages, "+
-				"a share was made, so each page has as many keys; memory is multiplied",
-			usualSize,
-			r.limits.mean,
-			r.duration,
+			"by users: feeds of %d, %d activities a user; %v a point. "+
+				"Simulated: of both users and pages, a share was made, "+
+				"so each page has as many keys; memory is multiplied",
+			usualSize, r.limits.mean, r.duration,
 		),
 	}
 	var planned []point
@@ -235,9 +228,8 @@ func (r *run) among(ctx context.Context, users int, pages uint32) (p point, err 
 		return p, err
 	}
 	defer func() {
-		err = errors.Join(
-			err, subject.Close(), bench.Remove(context.WithoutCancel(ctx), r.client, filter),
-		)
+		removed := bench.Remove(context.WithoutCancel(ctx), r.client, filter)
+		err = errors.Join(err, subject.Close(), removed)
 	}()
 	points, err := r.points(ctx, subject, 1, people.Feeds(usualSize))
 	if err != nil {
@@ -305,14 +297,9 @@ func (r *run) byActivities(ctx context.Context) (err error) {
 		people.Viewers = viewers[i]
 		lists[i] = people.Feeds(usualSize)
 	}
-	points, err := r.points(
-		ctx,
-		subject,
-		slices.IndexFunc(append(numbers, slowFrom), func(n int) bool {
-			return n >= slowFrom
-		}),
-		lists...,
-	)
+	isSlow := func(n int) bool { return n >= slowFrom }
+	firstSlow := slices.IndexFunc(append(numbers, slowFrom), isSlow)
+	points, err := r.points(ctx, subject, firstSlow, lists...)
 	if err != nil {
 		return err
 	}
@@ -323,8 +310,10 @@ func (r *run) byActivities(ctx context.Context) (err error) {
 		what:   "activities of the viewer",
 		points: points,
 		data: fmt.Sprintf(
-			"by activities of the viewer: feeds of %d, on %d pages with %s activities of others; %v a point",
-			usualSize, sharedPages, number(float64(others*r.limits.mean)), r.duration),
+			"by activities of the viewer: feeds of %d, "+
+				"on %d pages with %s activities of others; %v a point",
+			usualSize, sharedPages, number(float64(others*r.limits.mean)), r.duration,
+		),
 	})
 	return nil
 }

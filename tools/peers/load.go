@@ -62,28 +62,17 @@ func (r *run) overload(ctx context.Context) error {
 			open = append(open, row)
 		}
 	}
-	r.report.add(
-		fmt.Sprintf(
-			"Closed loop: each connection asks again once it is answered, or %v after a refusal. Feeds of %d candidates.",
-			backOff, usualSize,
-		),
-		head,
-		closed,
-	)
-	r.report.add(
-		fmt.Sprintf(
-			"Open loop: feeds are asked for at a fixed rate, by up to %d connections. Latency counts from when a feed was due.",
-			openConnections,
-		),
-		offered,
-		open,
-	)
-	r.report.add(
-		fmt.Sprintf(
-			"CPU of the service for a feed, %d goroutines, medians of %d rounds:", goroutines, rounds,
-		),
-		[]string{"", "candidates", "us"}, sizes,
-	)
+	r.report.add(fmt.Sprintf(
+		"Closed loop: each connection asks again once it is answered, or %v after a refusal. "+
+			"Feeds of %d candidates.", backOff, usualSize,
+	), head, closed)
+	r.report.add(fmt.Sprintf(
+		"Open loop: feeds are asked for at a fixed rate, by up to %d connections. "+
+			"Latency counts from when a feed was due.", openConnections,
+	), offered, open)
+	r.report.add(fmt.Sprintf(
+		"CPU of the service for a feed, %d goroutines, medians of %d rounds:", goroutines, rounds,
+	), []string{"", "candidates", "us"}, sizes)
 	return nil
 }
 
@@ -161,10 +150,9 @@ func (r *run) drive(
 	for _, n := range []*atomic.Int64{&d.refused, &d.degraded, &d.failures} {
 		row = append(row, number(float64(n.Load())/lasted))
 	}
-	return append(
-		row, number(micros(d.took.Median())/1000), number(micros(d.took.Quantile(0.99))/1000),
-		number(memory/(1<<20)),
-	), answered, nil
+	median, tail := micros(d.took.Median())/1000, micros(d.took.Quantile(0.99))/1000
+	row = append(row, number(median), number(tail), number(memory/(1<<20)))
+	return row, answered, nil
 }
 
 // recovered waits until the service answers completely, so that no row suffers from the one before.

@@ -47,44 +47,36 @@ func parse(args []string) (options, error) {
 	flags.IntVar(&o.activities, "activities", 2_000_000, "activities, each side of a block counted")
 	flags.IntVar(&o.users, "users", 20_000, "users who have them; few have most")
 	flags.Uint64Var(&o.seed, "seed", 1, "number that activities and feeds follow from")
-	flags.Float64Var(
-		&o.rate, "rate", 0.001,
-		"share of clean candidates that may be dropped wrongly; a key gets a quarter of it",
-	)
-	flags.DurationVar(
-		&o.duration, "duration", 10*time.Second, "about how long each figure is measured",
-	)
-	redisArgs := flags.String(
-		"redis-args", "",
-		`further arguments of redis-server, such as "--loadmodule /path/redisbloom.so"`,
-	)
-	skip := flags.String(
-		"skip", "", "ways to leave out, by the words in parentheses in the table, separated by commas",
-	)
+	flags.Float64Var(&o.rate, "rate", 0.001,
+		"share of clean candidates that may be dropped wrongly; a key gets a quarter of it")
+	flags.DurationVar(&o.duration, "duration", 10*time.Second,
+		"about how long each figure is measured")
+	redisArgs := flags.String("redis-args", "",
+		`further arguments of redis-server, such as "--loadmodule /path/redisbloom.so"`)
+	skip := flags.String("skip", "",
+		"ways to leave out, by the words in parentheses in the table, separated by commas")
 	flags.BoolVar(&o.growth, "growth", false,
-		"measure only how the cost of feed checks grows: with candidates, users and activities, and beside other ways")
+		"measure only how the cost of feed checks grows: "+
+			"with candidates, users and activities, and beside other ways")
 	flags.BoolVar(&o.wire, "wire", false,
-		"measure only feed checks as an app gets them: from exact sets, and from the service by JSON, Protobuf and gRPC")
+		"measure only feed checks as an app gets them: "+
+			"from exact sets, and from the service by JSON, Protobuf and gRPC")
 	flags.BoolVar(&o.load, "load", false,
-		"measure only the service under load: latency by the number of connections, and how many requests it refuses")
-	flags.StringVar(
-		&o.service, "service", "",
-		"with -wire and -load, feedfilter to run as the service; default: it is built from source",
-	)
-	serve := flags.String(
-		"service-args", "",
-		`with -wire and -load, further flags of the service, such as "--max-requests 64"`,
-	)
-	flags.StringVar(
-		&o.plot, "plot", "", "with -growth, directory for charts of it, growth-*.svg; it has to exist",
-	)
+		"measure only the service under load: "+
+			"latency by the number of connections, and how many requests it refuses")
+	flags.StringVar(&o.service, "service", "",
+		"with -wire and -load, feedfilter to run as the service; default: it is built from source")
+	serve := flags.String("service-args", "",
+		`with -wire and -load, further flags of the service, such as "--max-requests 64"`)
+	flags.StringVar(&o.plot, "plot", "",
+		"with -growth, directory for charts of it, growth-*.svg; it has to exist")
 	flags.IntVar(&o.limits.users, "grow-users", 1e7, "with -growth, most users, 1,000 or more")
-	flags.IntVar(
-		&o.limits.activities, "grow-activities", 1e6, "with -growth, most activities of one viewer",
-	)
+	flags.IntVar(&o.limits.activities, "grow-activities", 1e6,
+		"with -growth, most activities of one viewer")
 	flags.IntVar(&o.limits.mean, "grow-mean", 50, "with -growth, activities a user")
 	flags.IntVar(&o.limits.recorded, "grow-recorded", 1e6,
-		"with -growth, most activities to record; more are simulated by a share of the users on a share of the pages")
+		"with -growth, most activities to record; "+
+			"more are simulated by a share of the users on a share of the pages")
 	if err := flags.Parse(args); err != nil {
 		return o, err
 	}
@@ -95,9 +87,8 @@ func parse(args []string) (options, error) {
 		return o, fmt.Errorf("-rate: %g is not in 1e-8 to 0.1", o.rate)
 	}
 	if g := o.limits; min(g.users/1000, g.activities, g.mean, g.recorded/1000) < 1 {
-		return o, errors.New(
-			"-grow-users and -grow-recorded are at least 1000, every other limit of -growth at least 1",
-		)
+		return o, errors.New("-grow-users and -grow-recorded are at least 1000, " +
+			"every other limit of -growth at least 1")
 	}
 	if o.plot != "" && !o.growth {
 		return o, errors.New("-plot: there is a chart with -growth only")

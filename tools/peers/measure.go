@@ -58,7 +58,9 @@ func (r *run) interleave(
 	all := make([]figures, len(calls))
 	for i, s := range samples {
 		f := &all[i]
-		f[p50], f[p99], f[ping] = micros(s.Median()), micros(s.Quantile(0.99)), micros(samples[0].Median())
+		f[p50] = micros(s.Median())
+		f[p99] = micros(s.Quantile(0.99))
+		f[ping] = micros(samples[0].Median())
 		f[xPing] = f[p50] / f[ping]
 	}
 	return all, nil
@@ -80,9 +82,8 @@ func (r *run) rates(ctx context.Context, feeds []*bench.Feed, goroutines int) ([
 	all := make([][]figures, len(r.ways))
 	for range turns {
 		for i, w := range r.ways {
-			f, err := r.timed(
-				ctx, w, feeds, goroutines, time.Duration(w.share()*float64(r.duration)/turns),
-			)
+			d := time.Duration(w.share() * float64(r.duration) / turns)
+			f, err := r.timed(ctx, w, feeds, goroutines, d)
 			if err != nil {
 				return nil, err
 			}

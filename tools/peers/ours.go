@@ -29,9 +29,8 @@ func (r *run) subject(
 	if err != nil {
 		return nil, 0, err
 	}
-	if bytes, err = memoryOf(ctx, client, func() error {
-		return s.Record(ctx, p.Activities())
-	}); err != nil {
+	record := func() error { return s.Record(ctx, p.Activities()) }
+	if bytes, err = memoryOf(ctx, client, record); err != nil {
 		return nil, 0, err
 	}
 	return s, bytes, s.Record(ctx, p.Seen())
@@ -88,9 +87,8 @@ func (w *pageWriter) prepare(ctx context.Context, _ int) error {
 	w.add = w.add[:0]
 	for range w.keys {
 		w.hashed++
-		w.add = append(
-			w.add, favfilter.HashKey(1, "hide:Uu1000001_Pp"+strconv.Itoa(10_000_000_000+w.hashed)),
-		)
+		key := "hide:Uu1000001_Pp" + strconv.Itoa(10_000_000_000+w.hashed)
+		w.add = append(w.add, favfilter.HashKey(1, key))
 	}
 	if w.room -= w.keys; w.room >= 0 {
 		return nil
@@ -114,18 +112,16 @@ func (w *pageWriter) prepare(ctx context.Context, _ int) error {
 	if err != nil {
 		return err
 	}
-	_, err = w.store.Replace(
-		ctx, favfilter.Replacement{ID: w.id, Page: page, Seen: loaded[0].Version},
-	)
+	next := favfilter.Replacement{ID: w.id, Page: page, Seen: loaded[0].Version}
+	_, err = w.store.Replace(ctx, next)
 	return err
 }
 
 // write applies the batch as a Recorder does: guarded by the page's sequence.
 func (w *pageWriter) write(ctx context.Context, _ int) error {
 	w.sequence++
-	res := w.store.Apply(
-		ctx, []favfilter.Batch{{ID: w.id, Identity: w.identity(), Sequence: w.sequence, Add: w.add}},
-	)[0]
+	b := favfilter.Batch{ID: w.id, Identity: w.identity(), Sequence: w.sequence, Add: w.add}
+	res := w.store.Apply(ctx, []favfilter.Batch{b})[0]
 	if res.Err == nil && res.State != favfilter.Applied {
 		return fmt.Errorf("write %d keys: the page is %v", len(w.add), res.State)
 	}

@@ -15,20 +15,22 @@ import (
 type postgres struct{ pool *pgxpool.Pool }
 
 const (
-	createEntries = `CREATE TABLE entries (owner text, kind text, target text, PRIMARY KEY (owner, kind, target))`
-	insertHides   = `INSERT INTO entries SELECT 'writer', 'hide', p FROM unnest($1::text[]) AS p`
-	keepQuery     = `
-SELECT c.n FROM unnest($2::text[], $3::text[]) WITH ORDINALITY AS c(post, author, n)
-WHERE NOT EXISTS (SELECT FROM entries e WHERE e.owner = $1 AND e.kind IN ('block', 'blocked-by') AND e.target = c.author)
-  AND NOT EXISTS (SELECT FROM entries e WHERE e.owner = $1 AND e.kind IN ('hide', 'seen') AND e.target = c.post)
-ORDER BY c.n`
+	createEntries = `CREATE TABLE entries (
+		owner text, kind text, target text, PRIMARY KEY (owner, kind, target))`
+	insertHides = `INSERT INTO entries SELECT 'writer', 'hide', p FROM unnest($1::text[]) AS p`
+	keepQuery   = `SELECT c.n
+		FROM unnest($2::text[], $3::text[]) WITH ORDINALITY AS c(post, author, n)
+		WHERE NOT EXISTS (SELECT FROM entries e
+				WHERE e.owner = $1 AND e.kind IN ('block', 'blocked-by') AND e.target = c.author)
+			AND NOT EXISTS (SELECT FROM entries e
+				WHERE e.owner = $1 AND e.kind IN ('hide', 'seen') AND e.target = c.post)
+		ORDER BY c.n`
 )
 
 // openPostgres adds the row of a table in PostgreSQL.
 func (r *run) openPostgres(ctx context.Context) error {
-	config, err := pgxpool.ParseConfig(
-		pgtest.Start(r.host, "shared_buffers=1GB", "max_wal_size=4GB").URL(),
-	)
+	server := pgtest.Start(r.host, "shared_buffers=1GB", "max_wal_size=4GB")
+	config, err := pgxpool.ParseConfig(server.URL())
 	if err != nil {
 		return err
 	}
@@ -45,14 +47,16 @@ func (r *run) openPostgres(ctx context.Context) error {
 	rows := pgx.CopyFromSlice(len(all), func(i int) ([]any, error) {
 		return []any{all[i].owner, all[i].kind, all[i].target}, nil
 	})
-	if _, err := pool.CopyFrom(ctx, pgx.Identifier{"entries"}, []string{"owner", "kind", "target"}, rows); err != nil {
+	columns := []string{"owner", "kind", "target"}
+	if _, err := pool.CopyFrom(ctx, pgx.Identifier{"entries"}, columns, rows); err != nil {
 		return err
 	}
 	if _, err := pool.Exec(ctx, "VACUUM ANALYZE entries"); err != nil {
 		return err
 	}
 	var bytes int64 // of the table and its index
-	if err := pool.QueryRow(ctx, "SELECT pg_total_relation_size('entries')").Scan(&bytes); err != nil {
+	err = pool.QueryRow(ctx, "SELECT pg_total_relation_size('entries')").Scan(&bytes)
+	if err != nil {
 		return err
 	}
 	p := &postgres{pool}

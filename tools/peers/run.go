@@ -51,7 +51,8 @@ func compare(ctx context.Context, h *host, o options) (*report, error) {
 	r.client = redistest.Start(h, o.redisArgs...).Client()
 	r.report.machine = machine() + "; " + version(ctx, r.client)
 	r.report.data = fmt.Sprintf(
-		"%s activities of %s users; false positives: %s of candidates, a quarter of it for a key; %v a figure",
+		"%s activities of %s users; false positives: %s of candidates, "+
+			"a quarter of it for a key; %v a figure",
 		number(float64(r.people.Entries())), number(float64(o.users)), percent(o.rate), o.duration,
 	)
 	if err := r.steps(ctx); err != nil {
@@ -63,9 +64,11 @@ func compare(ctx context.Context, h *host, o options) (*report, error) {
 
 func (r *run) steps(ctx context.Context) error {
 	others := []opener{
-		{"ours", r.openOurs}, {"sets", r.openSets}, {"bf", r.openModule}, {"lua,flat", r.openBitmap}, {
-			"postgres", r.openPostgres,
-		},
+		{"ours", r.openOurs},
+		{"sets", r.openSets},
+		{"bf", r.openModule},
+		{"lua,flat", r.openBitmap},
+		{"postgres", r.openPostgres},
 	}
 	served := []opener{{"service", r.openService}}
 	switch {
@@ -75,14 +78,14 @@ func (r *run) steps(ctx context.Context) error {
 		sets := []opener{{"sets", r.openSets}, {"ints", r.openNumbers}}
 		return r.each(ctx, append(sets, served...), step{"rows", r.measureWire}, step{"seen", r.seen})
 	case r.growth:
-		return r.each(
-			ctx, others, step{"candidates", r.byCandidates}, step{"users", r.byUsers},
-			step{"activities of the viewer", r.byActivities},
-		)
+		return r.each(ctx, others,
+			step{"candidates", r.byCandidates},
+			step{"users", r.byUsers},
+			step{"activities of the viewer", r.byActivities})
 	default:
-		return r.each(
-			ctx, others, step{"feed checks", r.measureChecks}, step{"writes", r.measureWrites},
-		)
+		return r.each(ctx, others,
+			step{"feed checks", r.measureChecks},
+			step{"writes", r.measureWrites})
 	}
 }
 
@@ -99,19 +102,13 @@ type opener struct {
 
 // each adds all rows, checks that each answers rightly, and takes the steps.
 func (r *run) each(ctx context.Context, openers []opener, steps ...step) error {
-	r.ways = []*way{
-		{
-			name:  "PING",
-			redis: r.client,
-			checks: each(func(ctx context.Context, _ *bench.Feed, _ []bool) error {
-				return r.client.Ping(ctx).Err()
-			}),
-		},
+	ping := func(ctx context.Context, _ *bench.Feed, _ []bool) error {
+		return r.client.Ping(ctx).Err()
 	}
+	r.ways = []*way{{name: "PING", redis: r.client, checks: each(ping)}}
+	wanted := func(word string) bool { return !r.skip[word] }
 	for _, o := range openers {
-		if !slices.ContainsFunc(strings.Split(o.words, ","), func(word string) bool {
-			return !r.skip[word]
-		}) {
+		if !slices.ContainsFunc(strings.Split(o.words, ","), wanted) {
 			continue
 		}
 		note("loading " + o.words)
@@ -150,8 +147,8 @@ func note(step string) {
 func (r *run) measureChecks(ctx context.Context) error {
 	sizes := []int{50, 200, usualSize, 1000}
 	head := []string{
-		"", "50, x PING", "200, x PING", "500, x PING", "1,000, x PING", "feeds/s of 500",
-		"CPU of Redis, us",
+		"", "50, x PING", "200, x PING", "500, x PING", "1,000, x PING",
+		"feeds/s of 500", "CPU of Redis, us",
 	}
 	rows := r.named()
 	var many, one []figures
@@ -185,10 +182,8 @@ func (r *run) measureChecks(ctx context.Context) error {
 		}
 		rows[i] = append(rows[i], number(many[i][perSecond]), redis)
 	}
-	r.report.add(
-		"Feed checks by candidates: medians of one goroutine, taking turns. Feeds a second are those of 16 goroutines, CPU that of one.",
-		head, rows,
-	)
+	r.report.add("Feed checks by candidates: medians of one goroutine, taking turns. "+
+		"Feeds a second are those of 16 goroutines, CPU that of one.", head, rows)
 	return nil
 }
 
@@ -235,10 +230,8 @@ func (r *run) measureWrites(ctx context.Context) error {
 			rows[n-1] = append(rows[n-1], bytes, percent(w.wrong))
 		}
 	}
-	r.report.add(
-		"Writes, and memory:",
-		[]string{"", "one write, x PING", "100 keys, x PING", "B an activity", "dropped wrongly"}, rows,
-	)
+	head := []string{"", "one write, x PING", "100 keys, x PING", "B an activity", "dropped wrongly"}
+	r.report.add("Writes, and memory:", head, rows)
 	return nil
 }
 
@@ -277,17 +270,13 @@ func (r *run) measureWire(ctx context.Context) error {
 			number(f[serviceCPU]), number(f[redisCPU]), number(f[p50]), number(f[p99]), bytes, wrong,
 		)
 	}
-	r.report.add(
-		fmt.Sprintf(
-			"Feeds of %d candidates. Feeds a second and CPU: %d goroutines; latency: one. Medians of %d rounds.",
-			usualSize, goroutines, rounds,
-		),
-		[]string{
-			"", "feeds/s", "x sets", "CPU, us", "x sets", "of the client", "service", "Redis", "p50, us",
-			"p99, us",
-			"B an activity", "dropped wrongly",
-		},
-		rows,
-	)
+	head := []string{
+		"", "feeds/s", "x sets", "CPU, us", "x sets", "of the client", "service", "Redis",
+		"p50, us", "p99, us", "B an activity", "dropped wrongly",
+	}
+	r.report.add(fmt.Sprintf(
+		"Feeds of %d candidates. Feeds a second and CPU: %d goroutines; latency: one. "+
+			"Medians of %d rounds.", usualSize, goroutines, rounds,
+	), head, rows)
 	return nil
 }

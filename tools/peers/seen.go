@@ -60,19 +60,13 @@ func (r *run) seen(ctx context.Context) error {
 		if err := way.client.FlushAll(ctx).Err(); err != nil {
 			return err
 		}
-		rows = append(
-			rows,
-			[]string{way.name, number(bytes / seenUsers), number(bytes / seenUsers / float64(seenLive))},
-		)
+		user := bytes / seenUsers
+		rows = append(rows, []string{way.name, number(user), number(user / float64(seenLive))})
 	}
-	r.report.add(
-		fmt.Sprintf(
-			"Memory of what was seen: %d posts a day, remembered for %d days. B a live post counts posts not older than that.",
-			seenDaily, seenDays*(seenParts-1),
-		),
-		[]string{"", "B a user", "B a live post"},
-		rows,
-	)
+	r.report.add(fmt.Sprintf(
+		"Memory of what was seen: %d posts a day, remembered for %d days. "+
+			"B a live post counts posts not older than that.", seenDaily, seenDays*(seenParts-1),
+	), []string{"", "B a user", "B a live post"}, rows)
 	return nil
 }
 
@@ -100,9 +94,8 @@ func sortedSet(ctx context.Context, pipe redis.Pipeliner, owner, post string, n 
 // filled returns a function that adds what all users have seen. add queues the commands that add
 // the n-th post of an owner.
 func filled(
-	id func(string) string, add func(
-		ctx context.Context, pipe redis.Pipeliner, owner, post string, n int,
-	),
+	id func(string) string,
+	add func(ctx context.Context, pipe redis.Pipeliner, owner, post string, n int),
 ) func(context.Context, *redis.Client) error {
 	return func(ctx context.Context, client *redis.Client) error {
 		for u := range seenUsers {
@@ -134,9 +127,11 @@ func (r *run) fillOurs(ctx context.Context, client *redis.Client) (err error) {
 	part := seenLength.Milliseconds()
 	now := time.UnixMilli((time.Now().UnixMilli()/part + 1) * part) // the start of the next part
 	recorder, err := activity.Open(ctx, activity.Config{
-		Ledger: l, Store: store, FalsePositiveRate: r.rate, Now: func() time.Time {
-			return now
-		}, Passive: true,
+		Ledger:            l,
+		Store:             store,
+		FalsePositiveRate: r.rate,
+		Now:               func() time.Time { return now },
+		Passive:           true,
 	})
 	if err != nil {
 		return err
@@ -146,14 +141,11 @@ func (r *run) fillOurs(ctx context.Context, client *redis.Client) (err error) {
 		var all []activity.Activity
 		for u := range seenUsers {
 			for n := range seenDaily {
-				all = append(
-					all,
-					activity.Activity{
-						User:   bench.UserID(u),
-						Kind:   bench.Seen,
-						Target: seenPost(u, day*seenDaily+n),
-					},
-				)
+				all = append(all, activity.Activity{
+					User:   bench.UserID(u),
+					Kind:   bench.Seen,
+					Target: seenPost(u, day*seenDaily+n),
+				})
 			}
 		}
 		if _, err := recorder.Record(ctx, all); err != nil {

@@ -139,9 +139,9 @@ func loadAverage() (load float64) {
 // above 1 before the run, or uneven PINGs. Without PINGs it checks only the load.
 func noise(load float64, pings ...bench.Samples) (reasons []string) {
 	if load > maxLoad {
-		reasons = append(
-			reasons, fmt.Sprintf("the load average was %.2f at the start, above %.0f", load, maxLoad),
-		)
+		reasons = append(reasons, fmt.Sprintf(
+			"the load average was %.2f at the start, above %.0f", load, maxLoad,
+		))
 	}
 	short := func(d time.Duration) time.Duration { return d.Round(100 * time.Nanosecond) }
 	for _, s := range pings {
@@ -160,8 +160,7 @@ func noise(load float64, pings ...bench.Samples) (reasons []string) {
 		if float64(slow) > maxSpread*float64(median) {
 			reasons = append(reasons, fmt.Sprintf(
 				"a tenth of the PINGs took %v or more, over twice the median of %v",
-				short(slow),
-				short(median),
+				short(slow), short(median),
 			))
 		}
 	}
@@ -178,7 +177,7 @@ func machine() string {
 		}
 	}
 	return fmt.Sprintf(
-		"%d CPUs%s, %s/%s, %s", runtime.NumCPU(), model, runtime.GOOS, runtime.GOARCH,
-		runtime.Version(),
+		"%d CPUs%s, %s/%s, %s",
+		runtime.NumCPU(), model, runtime.GOOS, runtime.GOARCH, runtime.Version(),
 	)
 }

@@ -38,9 +38,8 @@ func (r *run) openService(ctx context.Context) error {
 	server := redistest.Start(r.host)
 	r.client = server.Client()
 	r.ways[0].redis = r.client
-	s, bytes, err := r.subject(
-		ctx, r.client, serviceFilter, r.people, bench.NumberFor(r.people.Entries()),
-	)
+	pages := bench.NumberFor(r.people.Entries())
+	s, bytes, err := r.subject(ctx, r.client, serviceFilter, r.people, pages)
 	if err != nil {
 		return err
 	}
@@ -50,25 +49,32 @@ func (r *run) openService(ctx context.Context) error {
 	addr := servertest.Addr(servertest.ReservePort(r.host))
 	url, socket := "http://"+addr, "unix:"+filepath.Join(r.dir, "s")
 	pid, err := r.host.serve(ctx, binary, append([]string{
-		"--addr", addr + "," + socket, "--redis", server.URL(), "--ledger",
-		"sqlite:" + filepath.Join(r.dir, serviceFilter+".db"),
-		"--data-dir", filepath.Join(r.dir, "data"), "--filter", serviceFilter, "--false-positive-rate",
-		fmt.Sprint(r.rate),
+		"--addr", addr + "," + socket,
+		"--redis", server.URL(),
+		"--ledger", "sqlite:" + filepath.Join(r.dir, serviceFilter+".db"),
+		"--data-dir", filepath.Join(r.dir, "data"),
+		"--filter", serviceFilter,
+		"--false-positive-rate", fmt.Sprint(r.rate),
 	}, r.serviceArgs...))
 	if err != nil {
 		return fmt.Errorf("start the service: %w", err)
 	}
-	json, protobuf := client.Options{JSON: true}, client.Options{}
-	for _, row := range []way{
-		{name: "service, JSON", word: "json", checks: byClient(url, "", json)},
-		{name: "service, JSON, only what is dropped", word: "json-dropped", checks: byClient(url, client.AnswerDropped, json)},
-		{name: "service, Protobuf, as package client does", word: "protobuf", checks: byClient(url, "", protobuf)},
-		{name: "service, gRPC over HTTP/2, generated client", word: "grpc", checks: byGRPC(url)},
-		{name: "service, Protobuf over a Unix socket", word: "socket", checks: byClient(socket, "", protobuf)},
-	} {
-		row.redis, row.service, row.bytes = r.client, pid, bytes/float64(r.people.Entries())
-		r.add(&row)
+	add := func(word, name string, checks func([]*bench.Feed) check) {
+		r.add(&way{
+			name:    "service, " + name,
+			word:    word,
+			checks:  checks,
+			redis:   r.client,
+			service: pid,
+			bytes:   bytes / float64(r.people.Entries()),
+		})
 	}
+	json, protobuf := client.Options{JSON: true}, client.Options{}
+	add("json", "JSON", byClient(url, "", json))
+	add("json-dropped", "JSON, only what is dropped", byClient(url, client.AnswerDropped, json))
+	add("protobuf", "Protobuf, as package client does", byClient(url, "", protobuf))
+	add("grpc", "gRPC over HTTP/2, generated client", byGRPC(url))
+	add("socket", "Protobuf over a Unix socket", byClient(socket, "", protobuf))
 	r.url, r.servicePID = url, pid
 	return nil
 }

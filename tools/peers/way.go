@@ -19,7 +19,7 @@ type check func(ctx context.Context, i int, dropped []bool) error
 // way is one way to keep activities and to check feeds.
 type way struct {
 	name, word string // -skip leaves the way out by the word; "": a PING
-	// if above 1, timed in one of this many rounds, so that it does not slow the others
+	// every is in how many rounds the way is timed once, so that it does not slow the others.
 	every   int
 	exact   bool          // drops no clean candidate
 	redis   *redis.Client // of the server that keeps the data; nil: another kind of server
@@ -87,8 +87,8 @@ func (w *way) verify(ctx context.Context, feeds []*bench.Feed) error {
 		}
 		if missed > 0 || w.exact && falsely > 0 {
 			return fmt.Errorf(
-				"%s: feed of viewer %s: %d candidates are kept and %d dropped wrongly", w.name, f.Viewer,
-				missed, falsely,
+				"%s: feed of viewer %s: %d candidates are kept and %d dropped wrongly",
+				w.name, f.Viewer, missed, falsely,
 			)
 		}
 		wrong += falsely

@@ -38,9 +38,8 @@ func (t *tree) add(name string, source []byte) error {
 	if generated.Match(source[:min(len(source), 1000)]) {
 		return nil
 	}
-	file, err := parser.ParseFile(
-		t.files, name, source, parser.ParseComments|parser.SkipObjectResolution,
-	)
+	const mode = parser.ParseComments | parser.SkipObjectResolution
+	file, err := parser.ParseFile(t.files, name, source, mode)
 	if err != nil {
 		return err
 	}
@@ -154,9 +153,8 @@ func (t *tree) broken() map[string][]violation {
 				for _, c := range group.List {
 					at := t.files.Position(c.Pos())
 					for _, name := range t.brokenIn(f, c.Text) {
-						all[at.Filename] = append(
-							all[at.Filename], violation{at.Line, "link", name + " names nothing"},
-						)
+						v := violation{at.Line, "link", name + " names nothing"}
+						all[at.Filename] = append(all[at.Filename], v)
 					}
 				}
 			}

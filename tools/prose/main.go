@@ -70,10 +70,8 @@ func brokenLinks() (map[string][]violation, error) {
 
 // eachFile calls do with each file below the paths, or all.
 func eachFile(paths []string, do func(name string, source []byte) error) error {
-	args := append(
-		[]string{"ls-files", "-z", "--cached", "--others", "--exclude-standard", "--"}, paths...,
-	)
-	names, err := git(args...)
+	args := []string{"ls-files", "-z", "--cached", "--others", "--exclude-standard", "--"}
+	names, err := git(append(args, paths...)...)
 	if err != nil {
 		return err
 	}

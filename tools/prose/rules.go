@@ -90,9 +90,8 @@ func (c *checker) block(b *block) {
 	text := masked(b.text.String())
 	c.words(b, text)
 	for _, at := range doubleSpace.FindAllStringIndex(text, -1) {
-		c.found = append(
-			c.found, violation{b.line(at[0]), "space", fmt.Sprintf("%q", text[at[0]:at[1]])},
-		)
+		what := fmt.Sprintf("%q", text[at[0]:at[1]])
+		c.found = append(c.found, violation{b.line(at[0]), "space", what})
 	}
 	c.sentences(b, text, sentenceEnd)
 }
@@ -114,10 +113,9 @@ func (c *checker) sentences(b *block, text string, ends *regexp.Regexp) {
 		}
 		if n := countWords(text[start:end[1]]); n > maxWords {
 			first := start + len(text[start:]) - len(strings.TrimLeft(text[start:], " \n"))
-			c.found = append(c.found, violation{b.line(first), "sentence",
-				fmt.Sprintf(
-					"%d words, at most %d: %s ...", n, maxWords, opening(b.text.String()[first:end[1]]),
-				)})
+			begins := opening(b.text.String()[first:end[1]])
+			what := fmt.Sprintf("%d words, at most %d: %s ...", n, maxWords, begins)
+			c.found = append(c.found, violation{b.line(first), "sentence", what})
 		}
 		start = end[1]
 	}
@@ -128,9 +126,8 @@ func (c *checker) sentences(b *block, text string, ends *regexp.Regexp) {
 func (c *checker) columns(line int, text string) {
 	width := utf8.RuneCountInString(text) + strings.Count(text, "\t")*(tabColumns-1)
 	if width > maxColumns && !strings.Contains(text, "://") && len(strings.Fields(text)) > 2 {
-		c.found = append(
-			c.found, violation{line, "line", fmt.Sprintf("%d columns, at most %d", width, maxColumns)},
-		)
+		what := fmt.Sprintf("%d columns, at most %d", width, maxColumns)
+		c.found = append(c.found, violation{line, "line", what})
 	}
 }
 

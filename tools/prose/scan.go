@@ -60,16 +60,14 @@ func scan(name string, source []byte, rules []wordRule) ([]violation, error) {
 }
 
 var (
-	generated = regexp.MustCompile(
-		`(?m)@generated|(?i:generated .*do not edit)|^What .--help. prints\.`,
-	)
+	generated = regexp.MustCompile(`(?m)@generated|(?i:generated .*do not edit)|` +
+		`^What .--help. prints\.`)
 	directive = regexp.MustCompile(`^//(?:nolint:\S+(?: //|$)|[a-z]+:\S.*$)`)
 	item      = regexp.MustCompile(`^\s*(?:[-*+]|\d+[.)]) +`)
 	row       = regexp.MustCompile(`^\S+ {2,}`)
 	fence     = regexp.MustCompile("^\\s*(?:[-*>] )?\\s*(?:```|~~~)")
-	code      = regexp.MustCompile(
-		`(?m)^\s*(?:SELECT|INSERT|UPDATE|DELETE|CREATE|WITH|ALTER|DROP)\b|[{}]|=>|;\n`,
-	)
+	code      = regexp.MustCompile(`(?m)` +
+		`^\s*(?:SELECT|INSERT|UPDATE|DELETE|CREATE|WITH|ALTER|DROP)\b|[{}]|=>|;\n`)
 	key = regexp.MustCompile(`^(\s*)(?:- )?(?:description|summary|error_message)\s*[:=] *(.*)$`)
 )
 
@@ -108,9 +106,8 @@ func (c *checker) markdown(lines []numbered) {
 		}
 		if strings.HasPrefix(text, "|") {
 			end()
-			for cell := range strings.SplitSeq(opaque.ReplaceAllStringFunc(text, func(span string) string {
-				return strings.ReplaceAll(span, "|", "x")
-			}), "|") {
+			withoutBars := func(span string) string { return strings.ReplaceAll(span, "|", "x") }
+			for cell := range strings.SplitSeq(opaque.ReplaceAllStringFunc(text, withoutBars), "|") {
 				b.add(l.line, cell)
 				end()
 			}
@@ -214,10 +211,9 @@ func (c *checker) golang(source string) error {
 					c.columns(l.line, lines[l.line-1])
 				}
 				l.text = directive.ReplaceAllString(l.text, "")
-				l.text = strings.TrimSuffix(
-					strings.TrimPrefix(strings.TrimPrefix(l.text, "//"), "/*"), "*/",
-				)
-				text = append(text, numbered{l.line, strings.TrimPrefix(l.text, " ")})
+				l.text = strings.TrimPrefix(strings.TrimPrefix(l.text, "//"), "/*")
+				l.text = strings.TrimPrefix(strings.TrimSuffix(l.text, "*/"), " ")
+				text = append(text, l)
 			}
 		}
 		if !strings.HasPrefix(text[0].text, "Output:") {

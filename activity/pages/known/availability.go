@@ -161,7 +161,8 @@ func (a *availability) show(ctx context.Context, now Access, err error) {
 		)
 	case now == Behind:
 		a.log.InfoContext(
-			ctx, "many pages have changed in the ledger: until all are known, each feed asks for its page",
+			ctx, "many pages have changed in the ledger: "+
+				"until all are known, each feed asks for its page",
 		)
 	default:
 		a.log.InfoContext(ctx, "the ledger can be read again")

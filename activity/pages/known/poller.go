@@ -178,7 +178,7 @@ func (pl *poller) readChanges(
 	defer stalled.Stop()
 	pages := 0
 	left := make(map[uint32]uint64)
-	progress, err = pl.ledger.Changed(ctx, pl.polls.since, func(page uint32, s ledger.PageState) error {
+	learn := func(page uint32, s ledger.PageState) error {
 		pages++
 		if pages%LongPoll == 0 {
 			stalled.Reset(p.limit)
@@ -191,7 +191,8 @@ func (pl *poller) readChanges(
 			left[page] = s.Left
 		}
 		return nil
-	})
+	}
+	progress, err = pl.ledger.Changed(ctx, pl.polls.since, learn)
 	if err == nil {
 		pl.takePlaces(progress, left)
 	}
