@@ -78,7 +78,7 @@ func TestRestartWithinAPipeline(t *testing.T) {
 		if err := next(ctx, cmds[2:4]); err == nil {
 			t.Error("a dead server answered")
 		}
-		server.Restart() //nolint:contextcheck // a server outlives the call it interrupts
+		server.Restart()
 		return next(ctx, cmds[4:])
 	}})
 	results := s.Apply(t.Context(), addOne(ids, 2))

@@ -25,12 +25,12 @@ func TestAbout(t *testing.T) {
 }
 
 func TestDoubled(t *testing.T) {
-	for failures, want := range map[int]time.Duration{
+	for failures, want := range map[int]int64{
 		0: 1, 1: 1, 2: 2, 3: 4, 7: 64, 8: 100, 9: 100, 64: 100, 1 << 40: 100,
 	} {
-		got := pause.Doubled(time.Millisecond, 100*time.Millisecond, failures)
-		if got != want*time.Millisecond {
-			t.Errorf("after %d failures: %v, want %v", failures, got, want*time.Millisecond)
+		got := pause.Doubled(time.Millisecond, 100*time.Millisecond, failures).Milliseconds()
+		if got != want {
+			t.Errorf("after %d failures: %d ms, want %d", failures, got, want)
 		}
 	}
 }

@@ -5,8 +5,11 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
 	"time"
+
+	"github.com/go-json-experiment/json"
 
 	"github.com/feedfilter/feedfilter/activity"
 	"github.com/feedfilter/feedfilter/activity/pages"
@@ -40,78 +43,95 @@ type ops struct {
 // Routes returns the routes of operators and of probes. The history has one of its own.
 func Routes(c *operations.Operations, about About) []wire.Route {
 	o := &ops{
-		operations: c, activities: c.Activities, recorder: c.Recorder, limits: c.Limits,
-		downs: access.NewThrottle(), started: time.Now(), about: about,
+		operations: c,
+		activities: c.Activities,
+		recorder:   c.Recorder,
+		limits:     c.Limits,
+		downs:      access.NewThrottle(),
+		started:    time.Now(),
+		about:      about,
 	}
 	strict := wire.Strict(wire.NotNull[pagesRequest](), wire.NotNull[scrubRequest]())
-	read, write := []access.Scope{access.OpsRead}, []access.Scope{access.OpsWrite}
-	scrub := limits.Requested(c.Limits, strict, o.startScrub)
-	startScrub := func(k *wire.Call) error {
-		if k.Request().ContentLength == 0 {
-			return wire.Answer(func(ctx context.Context, k *wire.Call) (any, error) {
-				return o.startScrub(ctx, k, "", scrubRequest{})
-			})(k)
-		}
-		return scrub(k)
-	}
+	return slices.Concat(o.stateRoutes(), o.pageRoutes(strict), o.userRoutes())
+}
+
+func readers() []access.Scope { return []access.Scope{access.OpsRead} }
+
+func writers() []access.Scope { return []access.Scope{access.OpsWrite} }
+
+// stateRoutes returns the routes of the state of the service.
+func (o *ops) stateRoutes() []wire.Route {
 	return []wire.Route{
 		{Method: http.MethodGet, Path: "/healthz", Handle: wire.Answer(o.alive), Free: true},
 		{Method: http.MethodGet, Path: "/readyz", Handle: o.ready, Free: true},
 		{
-			Method: http.MethodGet,
-			Path:   "/v1/stats",
-			Handle: wire.Answer(o.stats),
-			Scopes: read,
-			Free:   true,
+			Method: http.MethodGet, Path: "/v1/stats",
+			Handle: wire.Answer(o.stats), Scopes: readers(), Free: true,
 		},
 		{
-			Method: http.MethodGet,
-			Path:   "/v1/pages",
-			Handle: c.WithLedger("the number of pages", o.bare(o.pages)),
-			Scopes: read,
+			Method: http.MethodGet, Path: "/v1/ops/health",
+			Handle: wire.Bare(o.overview), Scopes: readers(), Free: true,
+		},
+	}
+}
+
+// pageRoutes returns the routes of pages, and of the scrub.
+func (o *ops) pageRoutes(strict json.Options) []wire.Route {
+	with := o.operations.WithLedger
+	return []wire.Route{
+		{
+			Method: http.MethodGet, Path: "/v1/pages",
+			Handle: with("the number of pages", o.bare(o.pages)), Scopes: readers(),
 		},
 		{
-			Method: http.MethodPut, Path: "/v1/pages", Scopes: write,
-			Handle: c.WithLedger("a reshape", limits.Requested(c.Limits, strict, o.reshape)),
+			Method: http.MethodPut, Path: "/v1/pages",
+			Handle: with("a reshape", limits.Requested(o.limits, strict, o.reshape)),
+			Scopes: writers(),
 		},
 		{
-			Method: http.MethodGet,
-			Path:   "/v1/ops/health",
-			Handle: wire.Bare(o.overview),
-			Scopes: read,
-			Free:   true,
-		},
-		{Method: http.MethodGet, Path: "/v1/ops/pages/:number", Handle: o.bare(o.page), Scopes: read},
-		{
-			Method: http.MethodPost, Path: "/v1/ops/pages/:number/rebuild", Scopes: write,
-			Handle: c.WithLedger("a rebuild", o.bare(o.rebuild)),
+			Method: http.MethodGet, Path: "/v1/ops/pages/:number",
+			Handle: o.bare(o.page), Scopes: readers(),
 		},
 		{
-			Method: http.MethodGet,
-			Path:   "/v1/ops/scrub",
-			Handle: wire.Bare(o.scrub),
-			Scopes: read,
-			Free:   true,
+			Method: http.MethodPost, Path: "/v1/ops/pages/:number/rebuild",
+			Handle: with("a rebuild", o.bare(o.rebuild)), Scopes: writers(),
 		},
 		{
-			Method: http.MethodPost,
-			Path:   "/v1/ops/scrub",
-			Handle: c.WithLedger("a scrub", startScrub),
-			Scopes: write,
+			Method: http.MethodGet, Path: "/v1/ops/scrub",
+			Handle: wire.Bare(o.scrub), Scopes: readers(), Free: true,
 		},
 		{
-			Method: http.MethodGet,
-			Path:   "/v1/ops/users/:user",
-			Handle: wire.BareUser(o.user),
-			Scopes: read,
+			Method: http.MethodPost, Path: "/v1/ops/scrub",
+			Handle: with("a scrub", o.scrubHandler(strict)), Scopes: writers(),
+		},
+	}
+}
+
+// userRoutes returns the routes of a user's page and keys.
+func (o *ops) userRoutes() []wire.Route {
+	return []wire.Route{
+		{
+			Method: http.MethodGet, Path: "/v1/ops/users/:user",
+			Handle: wire.BareUser(o.user), Scopes: readers(),
 		},
 		{
-			Method: http.MethodGet,
-			Path:   KeyPath,
-			Handle: wire.BareUser(o.key),
-			Scopes: read,
-			Audit:  wire.AuditAlways,
+			Method: http.MethodGet, Path: KeyPath,
+			Handle: wire.BareUser(o.key), Scopes: readers(), Audit: wire.AuditAlways,
 		},
+	}
+}
+
+// scrubHandler starts a scrub. The request may have a body.
+func (o *ops) scrubHandler(strict json.Options) wire.Handler {
+	with := limits.Requested(o.limits, strict, o.startScrub)
+	without := wire.Answer(func(ctx context.Context, k *wire.Call) (any, error) {
+		return o.startScrub(ctx, k, "", scrubRequest{})
+	})
+	return func(k *wire.Call) error {
+		if k.Request().ContentLength == 0 {
+			return without(k)
+		}
+		return with(k)
 	}
 }
 

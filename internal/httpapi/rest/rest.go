@@ -12,6 +12,7 @@ package rest
 
 import (
 	"net/http"
+	"slices"
 
 	"github.com/go-json-experiment/json"
 
@@ -46,105 +47,109 @@ func Routes(o *operations.Operations) []wire.Route {
 		recorder:   o.Recorder,
 		strict:     strict(),
 	}
-	// it may have unknown members
-	events := json.WithUnmarshalers(wire.Element[follow.Event](maxEvents))
-	read, write := []access.Scope{access.FeedRead}, []access.Scope{access.ActivityWrite}
-	all := []wire.Route{
+	all := slices.Concat(a.feedRoutes(), a.userRoutes(), a.bulkRoutes())
+	for _, k := range a.kinds.All() {
+		if k.InLedger() {
+			all = append(all, a.kindRoutes(k)...)
+		} else {
+			all = append(all, wire.Route{
+				Method: http.MethodPost, Path: "/v1/users/:user/" + k.Plural,
+				Handle: a.recordPosts(k), Scopes: writers(),
+			})
+		}
+	}
+	return all
+}
+
+func readers() []access.Scope { return []access.Scope{access.FeedRead} }
+
+func writers() []access.Scope { return []access.Scope{access.ActivityWrite} }
+
+// feedRoutes returns the routes of what reads pages, and of the kinds.
+func (a *api) feedRoutes() []wire.Route {
+	return []wire.Route{
 		{
-			Method: http.MethodPost,
-			Path:   FilterPath,
-			Handle: fast(a, readFeed, feedRequest, a.filter),
-			Scopes: read,
+			Method: http.MethodPost, Path: FilterPath,
+			Handle: fast(a, readFeed, feedRequest, a.filter), Scopes: readers(),
 		},
 		{
-			Method: http.MethodPost,
-			Path:   "/v1/feed/explain",
+			Method: http.MethodPost, Path: "/v1/feed/explain",
 			Handle: limits.Requested(a.limits, a.strict, a.explain),
-			Scopes: []access.Scope{access.FeedRead, access.OpsRead},
-			Audit:  wire.AuditAlways,
+			Scopes: []access.Scope{access.FeedRead, access.OpsRead}, Audit: wire.AuditAlways,
 		},
 		{
-			Method: http.MethodPost,
-			Path:   "/v1/fanout/filter",
+			Method: http.MethodPost, Path: "/v1/fanout/filter",
 			Handle: fast(a, readFanout, fanoutRequest.request, a.fanout),
-			Scopes: read,
-			Audit:  wire.AuditReads,
+			Scopes: readers(), Audit: wire.AuditReads,
 		},
 		{
-			Method: http.MethodGet,
-			Path:   "/v1/kinds",
-			Handle: wire.Answer(a.listKinds),
-			Scopes: access.Scopes(),
-			Free:   true,
-		},
-		{
-			Method: http.MethodGet,
-			Path:   "/v1/users/:user",
-			Handle: o.WithLedger("a count", wire.BareUser(a.user)),
-			Scopes: read,
-		},
-		{
-			Method: http.MethodDelete, Path: "/v1/users/:user", Scopes: write,
-			Handle: o.WithLedger("the deletion of a user", wire.BareUser(a.deleteUser)),
-		},
-		{
-			Method: http.MethodGet,
-			Path:   "/v1/users/:user/export",
-			Handle: o.WithLedger("an export", a.export),
-			Scopes: read,
-		},
-		{
-			Method: http.MethodPost, Path: "/v1/users/:user/preview", Scopes: read,
-			Handle: o.WithLedger("a preview", limits.Requested(a.limits, a.strict, a.preview)),
-		},
-		{Method: http.MethodPost, Path: "/v1/activities", Handle: a.batch, Scopes: write},
-		{
-			Method: http.MethodPost, Path: "/v1/sources/:name/events", Scopes: []access.Scope{
-				access.SourceWrite,
-			},
-			Handle: o.WithLedger(
-				"events of a source",
-				explainLength(limits.RequestedUpTo(a.limits, a.limits.MaxEvents(), events, a.receive)),
-			),
+			Method: http.MethodGet, Path: "/v1/kinds",
+			Handle: wire.Answer(a.listKinds), Scopes: access.Scopes(), Free: true,
 		},
 	}
-	for _, k := range a.kinds.All() {
-		list := "/v1/users/:user/" + k.Plural
-		if !k.InLedger() {
-			all = append(
-				all,
-				wire.Route{Method: http.MethodPost, Path: list, Handle: a.recordPosts(k), Scopes: write},
-			)
-			continue
-		}
-		one := list + "/:target"
-		all = append(all,
-			wire.Route{
-				Method: http.MethodGet,
-				Path:   list,
-				Handle: o.WithLedger("a list", a.list(k, o.List)),
-				Scopes: read,
-			},
-			wire.Route{
-				Method: http.MethodGet,
-				Path:   one,
-				Handle: o.WithLedger("an exact answer", a.get(k)),
-				Scopes: read,
-			},
-			wire.Route{Method: http.MethodPut, Path: one, Handle: a.record(k, false), Scopes: write},
-			wire.Route{Method: http.MethodDelete, Path: one, Handle: a.record(k, true), Scopes: write})
-		if k.Target == activity.User {
-			incoming := o.WithLedger("a list", a.list(k, o.Incoming))
-			all = append(
-				all,
-				wire.Route{
-					Method: http.MethodGet,
-					Path:   "/v1/targets/:user/" + k.Plural,
-					Handle: incoming,
-					Scopes: read,
-				},
-			)
-		}
+}
+
+// userRoutes returns the routes of all activities of a user.
+func (a *api) userRoutes() []wire.Route {
+	with := a.operations.WithLedger
+	return []wire.Route{
+		{
+			Method: http.MethodGet, Path: "/v1/users/:user",
+			Handle: with("a count", wire.BareUser(a.user)), Scopes: readers(),
+		},
+		{
+			Method: http.MethodDelete, Path: "/v1/users/:user",
+			Handle: with("the deletion of a user", wire.BareUser(a.deleteUser)), Scopes: writers(),
+		},
+		{
+			Method: http.MethodGet, Path: "/v1/users/:user/export",
+			Handle: with("an export", a.export), Scopes: readers(),
+		},
+		{
+			Method: http.MethodPost, Path: "/v1/users/:user/preview",
+			Handle: with("a preview", limits.Requested(a.limits, a.strict, a.preview)),
+			Scopes: readers(),
+		},
+	}
+}
+
+// bulkRoutes returns the routes of many activities, and of events.
+func (a *api) bulkRoutes() []wire.Route {
+	mayBeUnknown := json.WithUnmarshalers(wire.Element[follow.Event](maxEvents)) // fields of an event
+	events := limits.RequestedUpTo(a.limits, a.limits.MaxEvents(), mayBeUnknown, a.receive)
+	return []wire.Route{
+		{
+			Method: http.MethodPost, Path: "/v1/activities", Handle: a.batch, Scopes: writers(),
+		},
+		{
+			Method: http.MethodPost, Path: "/v1/sources/:name/events",
+			Handle: a.operations.WithLedger("events of a source", explainLength(events)),
+			Scopes: []access.Scope{access.SourceWrite},
+		},
+	}
+}
+
+// kindRoutes returns the routes of a kind that is in the ledger.
+func (a *api) kindRoutes(k activity.Kind) []wire.Route {
+	o, list := a.operations, "/v1/users/:user/"+k.Plural
+	one := list + "/:target"
+	all := []wire.Route{
+		{
+			Method: http.MethodGet, Path: list,
+			Handle: o.WithLedger("a list", a.list(k, o.List)), Scopes: readers(),
+		},
+		{
+			Method: http.MethodGet, Path: one,
+			Handle: o.WithLedger("an exact answer", a.get(k)), Scopes: readers(),
+		},
+		{Method: http.MethodPut, Path: one, Handle: a.record(k, false), Scopes: writers()},
+		{Method: http.MethodDelete, Path: one, Handle: a.record(k, true), Scopes: writers()},
+	}
+	if k.Target == activity.User {
+		all = append(all, wire.Route{
+			Method: http.MethodGet, Path: "/v1/targets/:user/" + k.Plural,
+			Handle: o.WithLedger("a list", a.list(k, o.Incoming)), Scopes: readers(),
+		})
 	}
 	return all
 }
