@@ -102,5 +102,5 @@ func copyFile(from, to string) error {
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(to, data, 0o600) //nolint:gosec // the test names the snapshot
+	return os.WriteFile(to, data, 0o600)
 }

@@ -9,8 +9,6 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/go-json-experiment/json"
-
 	"github.com/feedfilter/feedfilter/activity"
 	"github.com/feedfilter/feedfilter/activity/pages"
 	"github.com/feedfilter/feedfilter/internal/access"
@@ -52,7 +50,9 @@ func Routes(c *operations.Operations, about About) []wire.Route {
 		about:      about,
 	}
 	strict := wire.Strict(wire.NotNull[pagesRequest](), wire.NotNull[scrubRequest]())
-	return slices.Concat(o.stateRoutes(), o.pageRoutes(strict), o.userRoutes())
+	reshape := limits.Requested(o.limits, strict, o.reshape)
+	scrub := limits.Requested(o.limits, strict, o.startScrub)
+	return slices.Concat(o.stateRoutes(), o.pageRoutes(reshape, scrub), o.userRoutes())
 }
 
 func readers() []access.Scope { return []access.Scope{access.OpsRead} }
@@ -75,8 +75,8 @@ func (o *ops) stateRoutes() []wire.Route {
 	}
 }
 
-// pageRoutes returns the routes of pages, and of the scrub.
-func (o *ops) pageRoutes(strict json.Options) []wire.Route {
+// pageRoutes returns the routes of pages, and of the scrub, with the handlers of those with a body.
+func (o *ops) pageRoutes(reshape, scrub wire.Handler) []wire.Route {
 	with := o.operations.WithLedger
 	return []wire.Route{
 		{
@@ -85,8 +85,7 @@ func (o *ops) pageRoutes(strict json.Options) []wire.Route {
 		},
 		{
 			Method: http.MethodPut, Path: "/v1/pages",
-			Handle: with("a reshape", limits.Requested(o.limits, strict, o.reshape)),
-			Scopes: writers(),
+			Handle: with("a reshape", reshape), Scopes: writers(),
 		},
 		{
 			Method: http.MethodGet, Path: "/v1/ops/pages/:number",
@@ -102,7 +101,7 @@ func (o *ops) pageRoutes(strict json.Options) []wire.Route {
 		},
 		{
 			Method: http.MethodPost, Path: "/v1/ops/scrub",
-			Handle: with("a scrub", o.scrubHandler(strict)), Scopes: writers(),
+			Handle: with("a scrub", o.orWithout(scrub)), Scopes: writers(),
 		},
 	}
 }
@@ -121,9 +120,8 @@ func (o *ops) userRoutes() []wire.Route {
 	}
 }
 
-// scrubHandler starts a scrub. The request may have a body.
-func (o *ops) scrubHandler(strict json.Options) wire.Handler {
-	with := limits.Requested(o.limits, strict, o.startScrub)
+// orWithout returns scrub for requests with a body. Without one, a scrub starts at its usual rate.
+func (o *ops) orWithout(scrub wire.Handler) wire.Handler {
 	without := wire.Answer(func(ctx context.Context, k *wire.Call) (any, error) {
 		return o.startScrub(ctx, k, "", scrubRequest{})
 	})
@@ -131,7 +129,7 @@ func (o *ops) scrubHandler(strict json.Options) wire.Handler {
 		if k.Request().ContentLength == 0 {
 			return without(k)
 		}
-		return with(k)
+		return scrub(k)
 	}
 }
 
