@@ -1,6 +1,7 @@
 package grpc_test
 
 import (
+	"context"
 	"net/http/httptest"
 	"testing"
 	"time"
@@ -109,10 +110,12 @@ func TestClientSideHealthChecks(t *testing.T) {
 		`{"loadBalancingConfig":[{"round_robin":{}}],"healthCheckConfig":{"serviceName":"`+feedfilterv1connect.FeedServiceName+`"}}`))
 	httpapitest.Must(t, err)
 	t.Cleanup(func() { _ = conn.Close() })
+	limit, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
 	until := func(want connectivity.State) {
 		t.Helper()
 		for state := conn.GetState(); state != want; state = conn.GetState() {
-			if !conn.WaitForStateChange(t.Context(), state) {
+			if !conn.WaitForStateChange(limit, state) {
 				t.Fatalf("%v, never %v", state, want)
 			}
 		}
