@@ -6,8 +6,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"github.com/feedfilter/feedfilter/activity/pages/known"
 )
 
 const (
@@ -16,13 +14,6 @@ const (
 	// verifyEvery is the number of headers after which one page is compared with the ledger key by
 	// key, and rebuilt if necessary. That costs a thousand times as much as a header.
 	verifyEvery = 256
-	// A scrub goes on lossSpeed times as fast after a step in which one page in lossShare was at
-	// fault: the store has lost many. Whether pages are lost, or have lost changes, it knows only
-	// when it looks at them again. If so many have, it goes on so until it has looked again at the
-	// pages of the next step, and for lossMemory longer.
-	lossSpeed  = 20
-	lossShare  = 8
-	lossMemory = 250 * time.Millisecond
 	// maxRepairs is the number of pages that a scrub rebuilds at once. It leaves half of the
 	// rebuilds to feeds and writes.
 	maxRepairs = maxRebuilds / 2
@@ -58,34 +49,6 @@ func newScrubber(a *applier) *Scrubber {
 		applier:     a,
 		rateChanged: make(chan struct{}, 1),
 	}
-}
-
-// scrub is the state of the goroutine that scrubs.
-type scrub struct {
-	pages  *known.PageSet // of this round; nil: the round has not begun
-	next   int            // index of the next page
-	looked int            // headers since the last page to verify
-	// missed is the number of pages of this round that were not compared. In the first round it
-	// starts at 1, for the pages before the random first one.
-	missed int
-	survey *Survey // of this round
-
-	stepped   int   // pages of the last step
-	lost      bool  // of which many were at fault
-	lostUntil int64 // many were found to be lost when looked at again; until when that counts
-}
-
-// pause returns the time from the last step to the next one, at a rate in pages a second.
-func (s *scrub) pause(rate, now int64) time.Duration {
-	if s.lost || now < s.lostUntil {
-		return s.fastPause(rate)
-	}
-	return time.Duration(s.stepped) * time.Second / time.Duration(rate)
-}
-
-// fastPause is pause while many pages are lost. Passive Pages have no rate.
-func (s *scrub) fastPause(rate int64) time.Duration {
-	return time.Duration(s.stepped) * time.Second / time.Duration(max(1, rate)*lossSpeed)
 }
 
 // SetScrubRate changes [Config.ScrubRate] to 1 to 100,000 pages a second, effective at once. It is

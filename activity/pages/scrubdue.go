@@ -192,16 +192,3 @@ func (sc *Scrubber) largeWork(do func(ctx context.Context)) bool {
 	}
 	return begun
 }
-
-// alarm counts a loss of many pages, unless the last one goes on.
-func (sc *Scrubber) alarm(s *scrub) {
-	if !s.lost && sc.life.Elapsed() >= s.lostUntil {
-		sc.storage.stats.alarms.Add(1)
-	}
-}
-
-// noteLoss notes that many pages have lost changes, or are lost.
-func (sc *Scrubber) noteLoss(s *scrub) {
-	sc.alarm(s)
-	s.lostUntil = sc.arrivalTime() + int64(s.fastPause(sc.rate.Load())+lossMemory)
-}
