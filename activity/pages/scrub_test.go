@@ -386,8 +386,8 @@ func TestScrubLeavesWritesInFlight(t *testing.T) {
 			_, err := p.Record(t.Context(), someActivities(round))
 			must(t, err)
 		}
-		store.delay.Store(int64(p.StalenessBound() / 3)) // so that most polls find a write in flight
-		write(0)                                         // makes the pages
+		store.delay.Store(int64(applyTimeout * 9 / 10)) // nearly as long as a call may take
+		write(0)                                        // makes the pages
 		for round := range 100 {
 			write(round + 1)
 		}

@@ -50,9 +50,9 @@ func begin(ctx context.Context) *request {
 
 // unary returns the route of a procedure with one request and one answer.
 func unary[Req, Res any](
-	p *procedures, path string, do func(
-		ctx context.Context, k *wire.Call, req *Req,
-	) (*Res, error), scopes []access.Scope, audit wire.Audit,
+	p *procedures, path string,
+	do func(ctx context.Context, k *wire.Call, req *Req) (*Res, error),
+	scopes []access.Scope, audit wire.Audit,
 ) wire.Route {
 	handler := connect.NewUnaryHandlerSimple(path, func(ctx context.Context, req *Req) (*Res, error) {
 		k := begin(ctx).call

@@ -150,10 +150,8 @@ func unauthenticated(err error) error {
 		challenge += `, error="invalid_token"`
 	}
 	return &wire.RefusedError{
-		Problem: wire.Problem{
-			Code:    wire.CodeUnauthenticated,
-			Message: err.Error(),
-		}, Challenge: challenge,
+		Problem:   wire.Problem{Code: wire.CodeUnauthenticated, Message: err.Error()},
+		Challenge: challenge,
 	}
 }
 
