@@ -153,6 +153,11 @@ type Options struct {
 	// earlier ones must not count as current.
 	Restored bool
 
+	// KeepConnections keeps connections to PostgreSQL open: one for pings, and 8 for calls, or as
+	// many as pool_min_conns of the URL says. It is for a service. Mostly that needs one, and once
+	// its pages cannot be read, many at once. Opening them then takes longer than the calls.
+	KeepConnections bool
+
 	// Tracer observes the statements that the ledger sends to PostgreSQL. nil: none.
 	Tracer pgx.QueryTracer
 }

@@ -33,10 +33,11 @@ func (d *postgresDatabase) ping(ctx context.Context, s statement) error {
 }
 
 // newPings creates a pool of one connection that only Ping uses. The pool keeps the connection
-// while it works. A server or a pooler that has no connection left cannot take it away.
+// while it works. A server or a pooler that has no connection left cannot take it away. A
+// service opens it before the first Ping, which is sent when the ledger is slow.
 func newPings(ctx context.Context, config *pgxpool.Config) (*pgxpool.Pool, error) {
 	config = config.Copy()
-	config.MaxConns, config.MinConns, config.MinIdleConns = 1, 0, 0
+	config.MaxConns, config.MinConns, config.MinIdleConns = 1, min(1, config.MinConns), 0
 	config.MaxConnLifetime, config.MaxConnIdleTime = math.MaxInt64, math.MaxInt64
 	return pgxpool.NewWithConfig(ctx, config)
 }

@@ -25,6 +25,13 @@ const (
 	defaultSchema   = "feedfilter"
 	leastServer     = 130000 // the first with pg_current_xact_id
 	applicationName = "feedfilter"
+
+	// leastMost is the number of connections for calls on a small machine, if the URL sets none. A
+	// service keeps as many open, also on a large one. With calls of a millisecond they serve
+	// thousands a second, and the server's limit, mostly 100, has room for other processes.
+	leastMost = 8
+	// keepPeriod is how often a service opens those of them that it lacks.
+	keepPeriod = 10 * time.Second
 )
 
 // sessionParameters are the settings of a session that the URL may override. Their names are
@@ -73,6 +80,7 @@ type postgresURL struct {
 	schema  string
 	session map[string]string // see sessionParameters
 	cancels *canceler         // dials all connections
+	sized   bool              // it says how many connections to keep
 }
 
 // checkDurable returns an error if a commit with the setting synchronous_commit can be lost.
@@ -132,14 +140,17 @@ func parsePostgres(text string) (postgresURL, error) {
 		config.ConnConfig.ConnectTimeout = connectTimeout
 	}
 	if !u.Query().Has("pool_max_conns") {
-		config.MaxConns = int32(max(8, 4*runtime.GOMAXPROCS(0)))
+		config.MaxConns = int32(max(leastMost, 4*runtime.GOMAXPROCS(0)))
 	}
 	// A call notices a lost connection, and gets another one. A ping before each call would cost
 	// a round trip.
 	config.ShouldPing = func(context.Context, pgxpool.ShouldPingParams) bool { return false }
 	cancels := &canceler{dial: config.ConnConfig.DialFunc}
 	config.ConnConfig.DialFunc = cancels.connect
-	return postgresURL{config, schema, session, cancels}, nil
+	return postgresURL{
+		config: config, schema: schema, session: session, cancels: cancels,
+		sized: u.Query().Has("pool_min_conns"),
+	}, nil
 }
 
 // validator returns a function that refuses a connection to a server that is not the primary. A
@@ -217,6 +228,12 @@ func (u postgresURL) open(ctx context.Context, o Options) (*Ledger, error) {
 		ctx, cancel := context.WithTimeout(ctx, d.callTimeout)
 		defer cancel()
 		return postgresSession{conn}.query(ctx, d.opened())
+	}
+	if o.KeepConnections {
+		config.HealthCheckPeriod = keepPeriod
+		if !u.sized {
+			config.MinConns = min(leastMost, config.MaxConns)
+		}
 	}
 	var err error
 	if d.pool, err = pgxpool.NewWithConfig(ctx, config); err != nil {

@@ -63,6 +63,7 @@ func TestPostgres(t *testing.T) {
 		"LayoutsConflict":           on.testLayoutsConflict,
 		"PollInOneSnapshot":         on.testPollInOneSnapshot,
 		"LayoutsReplaced":           on.testLayoutsReplaced,
+		"KeepsConnections":          on.testKeepsConnections,
 	} {
 		t.Run(name, func(t *testing.T) { test(t) })
 	}
@@ -134,6 +135,35 @@ func (server shared) fresh(t testing.TB) (l *ledger.Ledger, url string) {
 	t.Helper()
 	url = server.Schema()
 	return open(t, url, ledger.Options{Pages: 16}), url
+}
+
+// testKeepsConnections counts the connections of ledgers after a call, and again after the server
+// has ended them and a call and a ping have noticed it.
+func (server shared) testKeepsConnections(t testing.TB) {
+	conn := raw(t, server.URL())
+	for name, c := range map[string]struct {
+		keep     bool
+		settings string
+		least    int // for calls; and one for pings
+	}{
+		"service":         {true, "", 8},
+		"service-sized":   {true, "&pool_min_conns=3", 3},
+		"service-limited": {true, "&pool_max_conns=2", 2},
+		"service-none":    {true, "&pool_min_conns=0", 1},
+		"command":         {false, "", 1},
+	} {
+		settings := "&application_name=" + name + c.settings
+		l := open(t, server.Schema()+settings, ledger.Options{Pages: 16, KeepConnections: c.keep})
+		open := ` FROM pg_stat_activity WHERE application_name = '` + name + `'`
+		for range 2 {
+			_, err := l.Sequence(t.Context(), 3)
+			must(t, err)
+			must(t, l.Ping(t.Context()))
+			await(t, conn, fmt.Sprintf(`SELECT count(*) >= %d`, c.least+1)+open)
+			_, err = conn.Exec(t.Context(), `SELECT pg_terminate_backend(pid)`+open)
+			must(t, err)
+		}
+	}
 }
 
 // startRecord starts a Record, and returns a channel for its error.

@@ -340,6 +340,8 @@ func (f *dataFlags) openLedger(ctx context.Context, d *data) error {
 		Pages:    f.pages(),
 		Restored: f.LedgerRestored,
 		Tracer:   f.tracer.Postgres(),
+		// A process that stays has metrics.
+		KeepConnections: f.meters != nil,
 	})
 	switch {
 	case errors.Is(err, ledger.ErrInUse):
