@@ -17,7 +17,7 @@ const (
 	// callTimeout is the deadline of a call whose context has none.
 	callTimeout = 3 * time.Second
 
-	// Commands that a server put off are retried for about this long, with pauses that double. A
+	// Commands that a server put off are retried for this long, with pauses that double. A
 	// reader can fall back to the ledger; a writer of a window cannot.
 	resendReadsFor   = 250 * time.Millisecond
 	resendWritesFor  = time.Second
@@ -118,12 +118,14 @@ func (s *Store) send(ctx context.Context, kind string, all []command) []*redis.C
 	waits, end := 0, time.Now().Add(patience)
 	for range resendLimit {
 		again, wait := notNow(all, cmds)
-		if s.once || len(again) == 0 || wait && time.Now().After(end) {
+		left := time.Until(end)
+		if s.once || len(again) == 0 || wait && left <= 0 {
 			break
 		}
 		if wait {
 			waits++
-			if !pause.Sleep(ctx, pause.About(pause.Doubled(resendPause, resendPauseLimit, waits))) {
+			next := pause.About(pause.Doubled(resendPause, resendPauseLimit, waits))
+			if !pause.Sleep(ctx, min(next, left)) {
 				break
 			}
 		}
