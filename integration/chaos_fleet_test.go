@@ -23,6 +23,7 @@ import (
 type instance struct {
 	*target
 
+	dir   string // where it runs, and has files by default
 	args  []string
 	cmd   *exec.Cmd // the last process; only the test's goroutine uses it
 	races *tailLog  // reports of the race detector
@@ -38,7 +39,7 @@ const startLimit = time.Minute
 func newInstance(t *testing.T, index int, args ...string) *instance {
 	t.Helper()
 	addr := servertest.Addr(servertest.ReservePort(t))
-	i := &instance{target: newTarget(index, "http://"+addr), races: &tailLog{max: 1000}}
+	i := &instance{target: newTarget(index, "http://"+addr), dir: t.TempDir(), races: &tailLog{max: 1000}}
 	i.args = append([]string{"serve", "--addr", addr}, args...)
 	must(t, i.start())
 	t.Cleanup(func() {
@@ -51,6 +52,7 @@ func newInstance(t *testing.T, index int, args ...string) *instance {
 // start runs the process until it listens.
 func (i *instance) start() error {
 	i.cmd = exec.Command(command, i.args...) //nolint:noctx // killed by the test
+	i.cmd.Dir = i.dir
 	i.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	stderr, err := i.cmd.StderrPipe()
 	if err != nil {

@@ -68,6 +68,7 @@ type followProcess interface {
 // followCommand is a "feedfilter follow" process.
 type followCommand struct {
 	t    *testing.T
+	dir  string // where it runs, and has files by default
 	args []string
 	log  *tailLog
 
@@ -100,6 +101,7 @@ func (f *followCommand) start() error {
 // run starts a process. It is for a caller with mu.
 func (f *followCommand) run() error {
 	f.cmd = exec.Command(command, f.args...) //nolint:noctx // killed by the test
+	f.cmd.Dir = f.dir
 	f.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	f.cmd.Stderr = f
 	return f.cmd.Start()
@@ -214,7 +216,7 @@ func newFollowWorld(t *testing.T, seed uint64, pages string) *followWorld {
 			"--data-dir", t.TempDir(), "--pages", pages, "--false-positive-rate", "1e-7", "--log-level", "info",
 		}
 	}
-	command := &followCommand{t: t, log: &tailLog{max: 4000}}
+	command := &followCommand{t: t, dir: t.TempDir(), log: &tailLog{max: 4000}}
 	command.args = append([]string{"follow", "--create", "--tables", tables}, data()...)
 	must(t, command.start())
 	t.Cleanup(func() {

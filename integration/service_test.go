@@ -20,6 +20,7 @@ import (
 // service is a running "feedfilter serve".
 type service struct {
 	t      testing.TB
+	dir    string // where it runs, and has files by default
 	args   []string
 	url    string
 	client *http.Client
@@ -39,7 +40,7 @@ func must(t testing.TB, err error) {
 func serve(t testing.TB, args ...string) *service {
 	t.Helper()
 	transport := &http.Transport{MaxIdleConnsPerHost: 64}
-	s := &service{t: t, args: args, client: &http.Client{Transport: transport}}
+	s := &service{t: t, dir: t.TempDir(), args: args, client: &http.Client{Transport: transport}}
 	s.start()
 	t.Cleanup(func() {
 		transport.CloseIdleConnections()
@@ -54,6 +55,7 @@ func (s *service) start() {
 	s.log = &lines{}
 	args := append([]string{"serve", "--addr", "127.0.0.1:0"}, s.args...)
 	s.cmd = exec.Command(command, args...) //nolint:noctx // killed by the test
+	s.cmd.Dir = s.dir
 	s.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	stderr, err := s.cmd.StderrPipe()
 	must(s.t, err)

@@ -25,7 +25,9 @@ func TestUpgradeDataDirectory(t *testing.T) {
 	for _, name := range []string{"ledger", "windows"} {
 		unpack(t, fmt.Sprintf("testdata/upgrade/%s-0.1.0.db.gz", name), filepath.Join(dir, name+".db"))
 	}
-	s := serve(t, "--data-dir", dir, "--kinds", "testdata/upgrade/kinds.json", "--pages", "64")
+	kinds, err := filepath.Abs("testdata/upgrade/kinds.json")
+	must(t, err)
+	s := serve(t, "--data-dir", dir, "--kinds", kinds, "--pages", "64")
 	s.logOnFailure()
 	u := &upgraded{service: s}
 	u.checkFeeds(t)
