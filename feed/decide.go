@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/feedfilter/feedfilter/activity"
+	"github.com/feedfilter/feedfilter/internal/pause"
 )
 
 // ledgerDown is why kinds that keep are degraded.
@@ -112,20 +113,29 @@ func (d *decision) confirm(ctx context.Context, activities Activities, hits []ac
 			}
 		}
 	}
-	limited := ctx
-	if !d.exact {
-		var cancel context.CancelFunc
-		limited, cancel = context.WithTimeout(ctx, keepTimeout)
-		defer cancel()
+	return d.confirmKeepers(ctx, activities)
+}
+
+// confirmKeepers asks about what kinds that keep would overrule drops with, for confirm.
+func (d *decision) confirmKeepers(ctx context.Context, activities Activities) error {
+	var unkept []string // owners whose claims could not be confirmed
+	ask := func(ctx context.Context) (err error) {
+		unkept = nil
+		for _, owner := range d.owners {
+			if askErr := d.ask(ctx, activities, owner, d.keepers[owner]); askErr != nil {
+				unkept, err = append(unkept, owner), askErr
+			}
+		}
+		return err
 	}
-	for _, owner := range d.owners {
-		err := d.ask(limited, activities, owner, d.keepers[owner])
-		if err != nil && (d.exact || ctx.Err() != nil) {
-			return err
-		}
-		if err != nil {
-			d.degrade(d.keepers[owner])
-		}
+	if d.exact {
+		return ask(ctx)
+	}
+	if err := pause.Within(ctx, keepTimeout, ask); err != nil && ctx.Err() != nil {
+		return err
+	}
+	for _, owner := range unkept {
+		d.degrade(d.keepers[owner])
 	}
 	return nil
 }

@@ -54,13 +54,13 @@ func TestLongStopped(t *testing.T) {
 			}
 		}
 	})
-	for _, stopped := range []time.Duration{1300, 2200, 600, 2700, 1300, 2700} {
+	for _, seconds := range []float64{1.3, 2.2, 0.6, 2.7, 1.3, 2.7} {
 		before := answered.Load()
 		for answered.Load() < before+200 {
 			must(t, wait(t.Context(), time.Millisecond))
 		}
 		must(t, s.cmd.Process.Signal(syscall.SIGSTOP))
-		err := wait(t.Context(), stopped*time.Millisecond)
+		err := wait(t.Context(), time.Duration(seconds*float64(time.Second)))
 		must(t, s.cmd.Process.Signal(syscall.SIGCONT))
 		must(t, err)
 	}

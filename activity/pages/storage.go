@@ -11,6 +11,7 @@ import (
 	"github.com/feedfilter/feedfilter/activity/ledger"
 	"github.com/feedfilter/feedfilter/favfilter"
 	"github.com/feedfilter/feedfilter/internal/lifecycle"
+	"github.com/feedfilter/feedfilter/internal/pause"
 )
 
 // storage is a filter in a store, with what was counted of it. [Pages] and [Alone] have one each.
@@ -57,9 +58,10 @@ func (s *storage) loadWithin(
 	if len(ids)+len(held) == 0 {
 		return nil, nil, nil
 	}
-	limited, cancel := context.WithTimeout(ctx, limit)
-	defer cancel()
-	loaded, versions, err = s.store.Load(limited, ids, held...)
+	err = pause.Within(ctx, limit, func(ctx context.Context) (err error) {
+		loaded, versions, err = s.store.Load(ctx, ids, held...)
+		return err
+	})
 	switch {
 	case len(ids) == 0:
 		return nil, versions, nil

@@ -36,13 +36,14 @@ const (
 //
 //   - The first breaker stops all commands. It opens when a node has failed 5 times in a row: with
 //     a network error, a timeout, a refused sign-in, or too many clients. The end of a context's
-//     deadline counts as a timeout.
+//     deadline counts as a timeout, unless the process was stopped meanwhile: then
+//     the answer may have come.
 //   - The second breaker stops the commands by which a [Store] reads, the third those by which it
 //     writes. Each opens when a node has refused 5 of its commands in a row because of a state that
 //     concerns all pages. These states are LOADING, MASTERDOWN, READONLY, NOREPLICAS, and
 //     CLUSTERDOWN for the whole cluster. Reads therefore continue on a node that refuses writes.
 //
-// While a breaker is open, commands fail at once with [ErrUnavailable], for 0.8 to 1.2 seconds.
+// While a breaker is open, commands fail at once with [ErrUnavailable], for 0.5 to 1.5 seconds.
 // Then one command is sent, and its outcome decides. Other error replies count as answers; a
 // cancelled context does not count at all. Guard writes a line to log when a breaker opens, and one
 // when it closes; if log is nil, it writes none.
@@ -189,8 +190,13 @@ func (g *guard) do(
 		return g.refuse(ctx, g.node)
 	}
 	err, access := errPanic, errPanic // replaced when send returns
+	w := pause.StartWatch()
 	defer func() {
-		failed := g.node.done(tell, err)
+		said := err
+		if w.Stop() && isFailure(err) {
+			said = context.Canceled // does not count
+		}
+		failed := g.node.done(tell, said)
 		if own != nil {
 			failed = own.done(tellOwn, access) || failed
 		}

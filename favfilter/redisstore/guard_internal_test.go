@@ -19,6 +19,8 @@ import (
 	"weak"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/feedfilter/feedfilter/internal/servertest"
 )
 
 // node is a guarded node that answers every command with err.
@@ -137,6 +139,35 @@ func TestGuardProbeCancelled(t *testing.T) {
 			t.Errorf("the node is back: %v", err)
 		}
 	})
+}
+
+// Commands whose time was up while the process was stopped do not open the breaker. The same
+// commands do without a stop.
+func TestGuardStopped(t *testing.T) {
+	for _, stopped := range []bool{true, false} {
+		n := newNode()
+		var sending, ended sync.WaitGroup
+		answered := make(chan struct{})
+		for range guardFailures + 1 {
+			sending.Add(1)
+			ended.Go(func() {
+				_ = n.guard.do(t.Context(), func(context.Context) (err, access error) {
+					sending.Done()
+					<-answered
+					return context.DeadlineExceeded, nil
+				})
+			})
+		}
+		sending.Wait()
+		if stopped {
+			servertest.StopTest(t, "0.4")
+		}
+		close(answered)
+		ended.Wait()
+		if err := n.do(); errors.Is(err, ErrUnavailable) == stopped {
+			t.Errorf("stopped is %t, and then a command: %v", stopped, err)
+		}
+	}
 }
 
 func TestGuardCounts(t *testing.T) {

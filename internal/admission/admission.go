@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"golang.org/x/sync/semaphore"
+
+	"github.com/feedfilter/feedfilter/internal/pause"
 )
 
 const (
@@ -74,9 +76,8 @@ func Run(ctx context.Context) (done func(), ok bool) {
 	if r == nil {
 		return func() {}, true
 	}
-	limited, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
-	if r.of.running.Acquire(limited, 1) != nil {
+	acquire := func(ctx context.Context) error { return r.of.running.Acquire(ctx, 1) }
+	if pause.Within(ctx, patience, acquire) != nil {
 		return nil, false
 	}
 	r.runs, r.running = true, true
@@ -86,16 +87,16 @@ func Run(ctx context.Context) (done func(), ok bool) {
 // Pause gives the processor of the context's request to another one, until resume is called. Parts
 // of a request that run at the same time may each pause.
 func Pause(ctx context.Context) (resume func()) {
-	resume, _ = pause(ctx, 0)
+	resume, _ = pauseFor(ctx, 0)
 	return resume
 }
 
 // PauseForLedger is Pause for a request that waits for the ledger. It reports false, and does not
 // pause, if too many requests wait for it.
-func PauseForLedger(ctx context.Context) (resume func(), ok bool) { return pause(ctx, 1) }
+func PauseForLedger(ctx context.Context) (resume func(), ok bool) { return pauseFor(ctx, 1) }
 
-// pause pauses a part of a request. asks is 1 if the part waits for the ledger, else 0.
-func pause(ctx context.Context, asks int) (resume func(), ok bool) {
+// pauseFor pauses a part of a request. asks is 1 if the part waits for the ledger, else 0.
+func pauseFor(ctx context.Context, asks int) (resume func(), ok bool) {
 	r := requestOf(ctx)
 	if r == nil {
 		return func() {}, true

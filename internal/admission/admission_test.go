@@ -6,6 +6,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/feedfilter/feedfilter/internal/servertest"
 )
 
 // fill takes every processor, and returns a function that frees them.
@@ -23,6 +25,21 @@ func fill(t *testing.T, l *Limiter) (free func()) {
 		}
 		all = append(all, done)
 	}
+}
+
+// A request whose time to wait was up while the process was stopped waits on.
+func TestRunStopped(t *testing.T) {
+	l := NewLimiter()
+	free := fill(t, l)
+	var waited sync.WaitGroup
+	waited.Go(func() {
+		if _, ok := Run(l.Begin(t.Context())); !ok {
+			t.Error("no processor, because the process was stopped")
+		}
+	})
+	servertest.StopTest(t, "1.2")
+	free()
+	waited.Wait()
 }
 
 // A request that waits holds no processor, and takes one before it continues.

@@ -1,12 +1,17 @@
-// Package pause is how long to wait before another attempt.
+// Package pause is how long to wait: before another attempt, and for an answer.
 //
 // Callers that failed together must not try again together. So each pause is random, and so is the
 // time between two rounds of what all processes do.
+//
+// A process may be stopped for a while, with its machine or alone. The time limits of its calls
+// then pass, although their answers have arrived. That says nothing of who was asked, so such a
+// call is made once more.
 package pause
 
 import (
 	"context"
 	"math/rand/v2"
+	"sync"
 	"time"
 )
 
@@ -21,6 +26,77 @@ func About(d time.Duration) time.Duration {
 func Doubled(first, longest time.Duration, failures int) time.Duration {
 	const most = 32 // doublings, which keeps the product of any sensible first pause in range
 	return min(first<<min(max(failures-1, 0), most), longest)
+}
+
+// Within calls do with a context that ends after limit. If that fails, and the process was stopped
+// meanwhile, Within calls do once more, unless ctx has ended. do must be repeatable.
+func Within(ctx context.Context, limit time.Duration, do func(ctx context.Context) error) error {
+	stopped, err := within(ctx, limit, do)
+	if err != nil && stopped && ctx.Err() == nil {
+		_, err = within(ctx, limit, do)
+	}
+	return err
+}
+
+func within(
+	ctx context.Context, limit time.Duration, do func(ctx context.Context) error,
+) (stopped bool, err error) {
+	limited, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	w := StartWatch()
+	err = do(limited)
+	return w.Stop(), err
+}
+
+// A running process notices each beat by late at the latest, unless its machine is overloaded.
+const (
+	beat = 50 * time.Millisecond
+	late = 150 * time.Millisecond
+)
+
+// Watch notices whether the process is stopped, for more than 0.2 s.
+type Watch struct {
+	mu      sync.Mutex
+	last    time.Time // of the last beat
+	next    *time.Timer
+	stopped bool
+	ended   bool
+}
+
+// StartWatch begins a Watch, which must be stopped.
+func StartWatch() *Watch {
+	w := &Watch{last: time.Now()}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.next = time.AfterFunc(beat, w.beat)
+	return w
+}
+
+func (w *Watch) beat() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.ended {
+		return
+	}
+	w.look()
+	w.next.Reset(beat)
+}
+
+// look notes whether the process was stopped since the last beat.
+func (w *Watch) look() {
+	now := time.Now()
+	w.stopped = w.stopped || now.Sub(w.last) > beat+late
+	w.last = now
+}
+
+// Stop ends the Watch, and reports whether the process was stopped since it began.
+func (w *Watch) Stop() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.look()
+	w.ended = true
+	w.next.Stop()
+	return w.stopped
 }
 
 // Sleep waits for d, and reports whether ctx has not ended. If ctx would end first, Sleep returns

@@ -3,27 +3,19 @@ package pause_test
 import (
 	"context"
 	"errors"
-	"os/exec"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/feedfilter/feedfilter/internal/pause"
+	"github.com/feedfilter/feedfilter/internal/servertest"
 )
-
-// stop stops this process for longer than a Watch overlooks.
-func stop(t *testing.T) {
-	t.Helper()
-	const script = `kill -STOP $PPID; sleep 0.4; kill -CONT $PPID`
-	if out, err := exec.CommandContext(t.Context(), "sh", "-c", script).CombinedOutput(); err != nil {
-		t.Fatalf("stop the test: %v\n%s", err, out)
-	}
-}
 
 // TestWithinStopped fails calls of a process that was stopped meanwhile, and of one that was not.
 func TestWithinStopped(t *testing.T) {
 	failed := errors.New("failed")
 	ended, end := context.WithCancel(t.Context())
+	defer end()
 	for name, c := range map[string]struct {
 		ctx   context.Context
 		stops int // the first calls are stopped
@@ -44,7 +36,7 @@ func TestWithinStopped(t *testing.T) {
 				t.Errorf("%s: call %d has until %v", name, calls, end)
 			}
 			if calls <= c.stops {
-				stop(t)
+				servertest.StopTest(t, "0.4") //nolint:contextcheck // it ends by itself
 			}
 			if c.ctx == ended {
 				end()
@@ -70,12 +62,12 @@ func TestWatch(t *testing.T) {
 		}
 	})
 	at := pause.StartWatch()
-	stop(t)
+	servertest.StopTest(t, "0.4")
 	if !at.Stop() {
 		t.Error("a stop is not noticed at its end")
 	}
 	before := pause.StartWatch()
-	stop(t)
+	servertest.StopTest(t, "0.4")
 	<-time.After(200 * time.Millisecond) // beats
 	if !before.Stop() {
 		t.Error("a stop is forgotten")

@@ -9,6 +9,7 @@ import (
 	"github.com/feedfilter/feedfilter/activity/ledger"
 	"github.com/feedfilter/feedfilter/internal/admission"
 	"github.com/feedfilter/feedfilter/internal/lifecycle"
+	"github.com/feedfilter/feedfilter/internal/pause"
 )
 
 var (
@@ -38,14 +39,25 @@ func ask[T any](
 		return value, fmt.Errorf("%w: too many requests wait for the ledger", ErrOverloaded)
 	}
 	defer resume()
-	limited, cancel := context.WithTimeoutCause(ctx, QuestionTimeout, errSlow)
-	defer cancel()
-	limited, end := context.WithCancelCause(limited)
+	err = pause.Within(ctx, QuestionTimeout, func(limited context.Context) error {
+		value, err = question(ctx, limited, k, read)
+		return err
+	})
+	return value, err
+}
+
+// question is a try of ask within the time of limited, whose parent is ctx.
+//
+//nolint:ireturn // T is no interface
+func question[T any](
+	ctx, limited context.Context, k *Ledger, read func(ctx context.Context) (T, error),
+) (value T, err error) {
+	pinged, end := context.WithCancelCause(limited)
 	defer end(nil)
-	silence := time.AfterFunc(PingAfter, func() { k.available.watchSilence(limited, end) })
+	silence := time.AfterFunc(PingAfter, func() { k.available.watchSilence(pinged, end) })
 	defer silence.Stop()
 	for range 2 { // a ledger that restarts refuses a question, and may answer the next one
-		value, err = read(limited)
+		value, err = read(pinged)
 		switch {
 		case err == nil || errors.Is(err, ledger.ErrGone):
 			k.available.hear()
@@ -53,13 +65,12 @@ func ask[T any](
 		case ctx.Err() != nil:
 			return value, ctx.Err()
 		}
-		cause := context.Cause(limited)
 		// A process that was starved may not have pinged a ledger that hangs before the time was up.
-		if errors.Is(cause, errUnreachable) || k.available.lost(ctx, err) {
+		if errors.Is(context.Cause(pinged), errUnreachable) || k.available.lost(ctx, err) {
 			return value, errUnreachable
 		}
-		if errors.Is(cause, errSlow) {
-			return value, Unavailable("ledger", cause)
+		if limited.Err() != nil {
+			return value, Unavailable("ledger", errSlow)
 		}
 	}
 	return value, Unavailable("ledger", err)

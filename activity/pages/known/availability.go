@@ -10,6 +10,7 @@ import (
 
 	"github.com/feedfilter/feedfilter/activity/ledger"
 	"github.com/feedfilter/feedfilter/internal/lifecycle"
+	"github.com/feedfilter/feedfilter/internal/pause"
 )
 
 // Access is how a process can learn what others wrote to the ledger.
@@ -77,9 +78,7 @@ func (a *availability) ping() *ping {
 	}
 	p := &ping{start: a.life.Elapsed(), done: make(chan struct{})}
 	started := a.life.Background(func() {
-		ctx, cancel := context.WithTimeout(a.life.Base, PingTimeout)
-		defer cancel()
-		p.err = a.ledger.Ping(ctx)
+		p.err = pause.Within(a.life.Base, PingTimeout, a.ledger.Ping)
 		a.mu.Lock()
 		a.pinging = nil
 		a.mu.Unlock()
@@ -97,7 +96,7 @@ func (a *availability) ping() *ping {
 // whether the ledger cannot be reached, and notes that. A ledger that has answered anything since
 // the ping began can be reached.
 func (a *availability) lost(ctx context.Context, err error) bool {
-	p := a.ping() //nolint:contextcheck // callers share the ping: it does not end with one of them
+	p := a.ping()
 	select {
 	case <-p.done:
 	case <-ctx.Done():

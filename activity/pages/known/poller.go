@@ -12,6 +12,7 @@ import (
 	"github.com/feedfilter/feedfilter/activity/ledger"
 	"github.com/feedfilter/feedfilter/internal/admission"
 	"github.com/feedfilter/feedfilter/internal/lifecycle"
+	"github.com/feedfilter/feedfilter/internal/pause"
 )
 
 // polls is what the polls have found.
@@ -167,8 +168,20 @@ func (pl *poller) pollOnce(ctx context.Context, p *poll) error {
 }
 
 // readChanges reads the pages that changed since the last poll. It returns those whose changes were
-// not known.
+// not known. It tries once more if that fails, and the process was stopped meanwhile.
 func (pl *poller) readChanges(
+	ctx context.Context, p *poll,
+) (progress ledger.Progress, changed []uint32, err error) {
+	w := pause.StartWatch()
+	progress, changed, err = pl.readOnce(ctx, p)
+	if w.Stop() && err != nil && ctx.Err() == nil {
+		progress, changed, err = pl.readOnce(ctx, p)
+	}
+	return progress, changed, err
+}
+
+// readOnce is a try of readChanges.
+func (pl *poller) readOnce(
 	ctx context.Context, p *poll,
 ) (progress ledger.Progress, changed []uint32, err error) {
 	ctx, stop := context.WithCancelCause(ctx)
