@@ -53,6 +53,37 @@ func TestPostgresBouncer(t *testing.T) {
 	}
 }
 
+// TestPostgresBouncerSmall has a PgBouncer with as few connections as DEPLOY allows: those for calls,
+// for polls, for pings, and one for its check. All are in use at once, and none waits for good.
+func TestPostgresBouncerSmall(t *testing.T) {
+	t.Parallel()
+	const calls = 8
+	s := pgtest.Start(t)
+	url := s.StartBouncer("session", fmt.Sprint("default_pool_size=", calls+3)).URL(s.Schema())
+	l := open(t, url+fmt.Sprint("&pool_max_conns=", calls), ledger.Options{Pages: 16, KeepConnections: true})
+	if err := l.Agree(t.Context(), time.Second); err != nil { // connects polls, and keeps a lock
+		t.Fatal(err)
+	}
+	conn := raw(t, s.URL())
+	for range 3 {
+		var wg sync.WaitGroup
+		for i := range 4 * calls {
+			wg.Go(func() {
+				if _, err := l.Record(t.Context(), time.Time{}, []ledger.Change{on(i%16, fmt.Sprint("a", i))}); err != nil {
+					t.Errorf("write %d: %v", i, err)
+				}
+			})
+		}
+		wg.Wait()
+		changed(t, l, "")
+		must(t, l.Ping(t.Context()))
+		await(t, conn, fmt.Sprintf(`SELECT count(*) >= %d FROM pg_stat_activity WHERE application_name = 'feedfilter'`, calls+2))
+		// PgBouncer connects again, too.
+		_, err := conn.Exec(t.Context(), `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'feedfilter'`)
+		must(t, err)
+	}
+}
+
 // TestPostgresBouncerRefused opens ledgers through PgBouncers that do not give each connection a
 // session of its own. Open must say so, and create nothing.
 func TestPostgresBouncerRefused(t *testing.T) {
