@@ -53,8 +53,9 @@ func TestPostgresBouncer(t *testing.T) {
 	}
 }
 
-// TestPostgresBouncerSmall has a PgBouncer with as few connections as DEPLOY allows: those for calls,
-// for polls, for pings, and one for its check. All are in use at once, and none waits for good.
+// TestPostgresBouncerSmall has a PgBouncer with as few connections as DEPLOY allows: those for
+// calls, for polls, for pings, and one for checks. All are in use at once, and no call waits for
+// good.
 func TestPostgresBouncerSmall(t *testing.T) {
 	t.Parallel()
 	const calls = 8
