@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -87,6 +89,47 @@ func TestAwaitAsks(t *testing.T) {
 	if _, ok := errors.AsType[*UnavailableError](g.Await(ctx, Freshness{After: "app 0/50"})); !ok {
 		t.Errorf("the ledger is down: %v", err)
 	}
+}
+
+// A source that is not known is asked for by a poll that began after the call. One in progress may
+// have read the ledger before the source was there.
+func TestAwaitJoinsNoEarlierPoll(t *testing.T) {
+	ctx := t.Context()
+	g := newRig(t, &favfilter.Memory{}, 4)
+	var armed atomic.Bool
+	read, release := make(chan struct{}), make(chan struct{})
+	hold := func(ctx context.Context, c *ledger.Call, next func(context.Context) error) error {
+		err := next(ctx)
+		if c.Operation == "changed" && armed.CompareAndSwap(true, false) {
+			close(read)
+			<-release
+		}
+		return err
+	}
+	g.open(t, g.ledger.Around(hold), g.store)
+	var calls sync.WaitGroup
+	reach := func(reached func([]ledger.Source) (bool, error)) {
+		calls.Go(func() {
+			if err := g.pages.Reach(ctx, reached); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	polled := false
+	armed.Store(true)
+	reach(func([]ledger.Source) (done bool, err error) { done, polled = polled, true; return done, nil })
+	<-read
+	_, err := g.ledger.Lease(ctx, "late", "one", []string{"block"}, time.Hour, false)
+	must(t, err)
+	begun := sync.OnceFunc(func() { close(release) })
+	reach(func(sources []ledger.Source) (bool, error) {
+		defer begun()
+		if len(sources) == 0 {
+			return false, errors.New("no such source")
+		}
+		return true, nil
+	})
+	calls.Wait()
 }
 
 // TestFollowedWithin: an answer that has to be as fresh as some seconds waits until the sources of

@@ -105,14 +105,17 @@ func (k *Ledger) Stepped() { k.steps.done() }
 func (k *Ledger) Reach(ctx context.Context, reached func([]ledger.Source) (bool, error)) error {
 	defer admission.Pause(ctx)()
 	for asked := false; ; asked = true {
-		step := k.steps.wait() // before the sources are looked at
+		step := k.steps.wait()                   // before the sources are looked at
+		since := k.poller.polls.start.Load() + 1 // any later poll will do
 		if known := k.poller.polls.sources.Load(); known != nil {
 			done, err := reached(*known)
-			if done || err != nil && asked { // an earlier poll may not know the source yet
+			if done || err != nil && asked {
 				return err
 			}
+			if err != nil { // a poll that began before the call may not know the source yet
+				since = k.life.Elapsed()
+			}
 		}
-		since := k.poller.polls.start.Load() + 1 // any later poll will do
 		if asked {
 			select {
 			case <-step:
