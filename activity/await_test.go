@@ -117,13 +117,16 @@ func TestAwaitJoinsNoEarlierPoll(t *testing.T) {
 	}
 	polled := false
 	armed.Store(true)
-	reach(func([]ledger.Source) (done bool, err error) { done, polled = polled, true; return done, nil })
+	reach(func([]ledger.Source) (done bool, err error) {
+		done, polled = polled, true
+		return done, nil
+	})
 	<-read
 	_, err := g.ledger.Lease(ctx, "late", "one", []string{"block"}, time.Hour, false)
 	must(t, err)
-	begun := sync.OnceFunc(func() { close(release) })
+	goOn := sync.OnceFunc(func() { close(release) })
 	reach(func(sources []ledger.Source) (bool, error) {
-		defer begun()
+		defer goOn()
 		if len(sources) == 0 {
 			return false, errors.New("no such source")
 		}

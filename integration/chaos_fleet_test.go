@@ -39,7 +39,9 @@ const startLimit = time.Minute
 func newInstance(t *testing.T, index int, args ...string) *instance {
 	t.Helper()
 	addr := servertest.Addr(servertest.ReservePort(t))
-	i := &instance{target: newTarget(index, "http://"+addr), dir: t.TempDir(), races: &tailLog{max: 1000}}
+	i := &instance{
+		target: newTarget(index, "http://"+addr), dir: t.TempDir(), races: &tailLog{max: 1000},
+	}
 	i.args = append([]string{"serve", "--addr", addr}, args...)
 	must(t, i.start())
 	t.Cleanup(func() {

@@ -23,13 +23,17 @@ func TestLongStopped(t *testing.T) {
 	s := serve(t, "--ledger", pgtest.Start(t).Schema(), "--redis", startRedis(t).URL(),
 		"--kinds", kinds, "--data-dir", t.TempDir())
 	s.logOnFailure()
-	for plural, target := range map[string]string{"blocks": "b", "follows": "f", "domain-mutes": "d"} {
+	activities := map[string]string{"blocks": "b", "follows": "f", "domain-mutes": "d"}
+	for plural, target := range activities {
 		_, err := s.put("u", plural, target, false)
 		must(t, err)
 	}
+	domain := map[string][]string{"domain": {"d"}}
 	q := feedRequest{Viewer: "u", Posts: []post{
-		{ID: "blocked", Author: "b"}, {ID: "muted", Author: "a", Facets: map[string][]string{"domain": {"d"}}},
-		{ID: "kept", Author: "f", Facets: map[string][]string{"domain": {"d"}}}, {ID: "free", Author: "c"},
+		{ID: "blocked", Author: "b"},
+		{ID: "muted", Author: "a", Facets: domain},
+		{ID: "kept", Author: "f", Facets: domain},
+		{ID: "free", Author: "c"},
 	}}
 	var ended atomic.Bool
 	var answered atomic.Int64
@@ -54,20 +58,19 @@ func TestLongStopped(t *testing.T) {
 			}
 		}
 	})
-	for _, seconds := range []float64{1.3, 2.2, 0.6, 2.7, 1.3, 2.7} {
-		before := answered.Load()
-		for answered.Load() < before+200 {
+	busy := func() { // until it has answered some more feeds
+		for before := answered.Load(); answered.Load() < before+200; {
 			must(t, wait(t.Context(), time.Millisecond))
 		}
+	}
+	for _, seconds := range []float64{1.3, 2.2, 0.6, 2.7, 1.3, 2.7} {
+		busy()
 		must(t, s.cmd.Process.Signal(syscall.SIGSTOP))
 		err := wait(t.Context(), time.Duration(seconds*float64(time.Second)))
 		must(t, s.cmd.Process.Signal(syscall.SIGCONT))
 		must(t, err)
 	}
-	before := answered.Load()
-	for answered.Load() < before+200 {
-		must(t, wait(t.Context(), time.Millisecond))
-	}
+	busy()
 	ended.Store(true)
 	wg.Wait()
 	t.Logf("%d feeds", answered.Load())

@@ -154,8 +154,8 @@ type Options struct {
 	Restored bool
 
 	// KeepConnections keeps connections to PostgreSQL open: one for pings, and 8 for calls, or as
-	// many as pool_min_conns of the URL says. It is for a service. Mostly that needs one, and once
-	// its pages cannot be read, many at once. Opening them then takes longer than the calls.
+	// many as pool_min_conns in the URL says. It is for a service, which mostly needs one for calls.
+	// Once its pages cannot be read, it needs many at once, and opening one takes longer than a call.
 	KeepConnections bool
 
 	// Tracer observes the statements that the ledger sends to PostgreSQL. nil: none.

@@ -26,11 +26,11 @@ const (
 	leastServer     = 130000 // the first with pg_current_xact_id
 	applicationName = "feedfilter"
 
-	// leastMost is the number of connections for calls on a small machine, if the URL sets none. A
-	// service keeps as many open, also on a large one. With calls of a millisecond they serve
+	// keptConnections is how many connections for calls a service keeps open, if the URL sets no
+	// number. It is also their limit on a small machine. With calls of a millisecond they serve
 	// thousands a second, and the server's limit, mostly 100, has room for other processes.
-	leastMost = 8
-	// keepPeriod is how often a service opens those of them that it lacks.
+	keptConnections = 8
+	// keepPeriod is how often a service opens those of them that it lacks, or more often by the URL.
 	keepPeriod = 10 * time.Second
 )
 
@@ -80,7 +80,7 @@ type postgresURL struct {
 	schema  string
 	session map[string]string // see sessionParameters
 	cancels *canceler         // dials all connections
-	sized   bool              // it says how many connections to keep
+	sized   bool              // the URL says how many connections to keep
 }
 
 // checkDurable returns an error if a commit with the setting synchronous_commit can be lost.
@@ -140,7 +140,7 @@ func parsePostgres(text string) (postgresURL, error) {
 		config.ConnConfig.ConnectTimeout = connectTimeout
 	}
 	if !u.Query().Has("pool_max_conns") {
-		config.MaxConns = int32(max(leastMost, 4*runtime.GOMAXPROCS(0)))
+		config.MaxConns = int32(max(keptConnections, 4*runtime.GOMAXPROCS(0)))
 	}
 	// A call notices a lost connection, and gets another one. A ping before each call would cost
 	// a round trip.
@@ -230,9 +230,9 @@ func (u postgresURL) open(ctx context.Context, o Options) (*Ledger, error) {
 		return postgresSession{conn}.query(ctx, d.opened())
 	}
 	if o.KeepConnections {
-		config.HealthCheckPeriod = keepPeriod
+		config.HealthCheckPeriod = min(config.HealthCheckPeriod, keepPeriod)
 		if !u.sized {
-			config.MinConns = min(leastMost, config.MaxConns)
+			config.MinConns = min(keptConnections, config.MaxConns)
 		}
 	}
 	var err error

@@ -61,16 +61,20 @@ func TestPostgresBouncerSmall(t *testing.T) {
 	const calls = 8
 	s := pgtest.Start(t)
 	url := s.StartBouncer("session", fmt.Sprint("default_pool_size=", calls+3)).URL(s.Schema())
-	l := open(t, url+fmt.Sprint("&pool_max_conns=", calls), ledger.Options{Pages: 16, KeepConnections: true})
+	url += fmt.Sprint("&pool_max_conns=", calls)
+	l := open(t, url, ledger.Options{Pages: 16, KeepConnections: true})
 	if err := l.Agree(t.Context(), time.Second); err != nil { // connects polls, and keeps a lock
 		t.Fatal(err)
 	}
 	conn := raw(t, s.URL())
+	const connected = ` FROM pg_stat_activity WHERE application_name = 'feedfilter'`
 	for range 3 {
 		var wg sync.WaitGroup
 		for i := range 4 * calls {
 			wg.Go(func() {
-				if _, err := l.Record(t.Context(), time.Time{}, []ledger.Change{on(i%16, fmt.Sprint("a", i))}); err != nil {
+				change := on(i%16, fmt.Sprint("a", i))
+				_, err := l.Record(t.Context(), time.Time{}, []ledger.Change{change})
+				if err != nil {
 					t.Errorf("write %d: %v", i, err)
 				}
 			})
@@ -78,9 +82,9 @@ func TestPostgresBouncerSmall(t *testing.T) {
 		wg.Wait()
 		changed(t, l, "")
 		must(t, l.Ping(t.Context()))
-		await(t, conn, fmt.Sprintf(`SELECT count(*) >= %d FROM pg_stat_activity WHERE application_name = 'feedfilter'`, calls+2))
+		await(t, conn, fmt.Sprintf(`SELECT count(*) >= %d`, calls+2)+connected)
 		// PgBouncer connects again, too.
-		_, err := conn.Exec(t.Context(), `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'feedfilter'`)
+		_, err := conn.Exec(t.Context(), `SELECT pg_terminate_backend(pid)`+connected)
 		must(t, err)
 	}
 }

@@ -340,7 +340,7 @@ func (f *dataFlags) openLedger(ctx context.Context, d *data) error {
 		Pages:    f.pages(),
 		Restored: f.LedgerRestored,
 		Tracer:   f.tracer.Postgres(),
-		// A process that stays has metrics.
+		// Only a process that stays has metrics. Others seldom need a second connection.
 		KeepConnections: f.meters != nil,
 	})
 	switch {

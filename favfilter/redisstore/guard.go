@@ -36,8 +36,8 @@ const (
 //
 //   - The first breaker stops all commands. It opens when a node has failed 5 times in a row: with
 //     a network error, a timeout, a refused sign-in, or too many clients. The end of a context's
-//     deadline counts as a timeout, unless the process was stopped meanwhile: then
-//     the answer may have come.
+//     deadline counts as a timeout. No failure counts if the process was stopped while it waited:
+//     the answer may have come meanwhile.
 //   - The second breaker stops the commands by which a [Store] reads, the third those by which it
 //     writes. Each opens when a node has refused 5 of its commands in a row because of a state that
 //     concerns all pages. These states are LOADING, MASTERDOWN, READONLY, NOREPLICAS, and

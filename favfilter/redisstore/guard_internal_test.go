@@ -160,7 +160,7 @@ func TestGuardStopped(t *testing.T) {
 		}
 		sending.Wait()
 		if stopped {
-			servertest.StopTest(t, "0.4")
+			servertest.StopTest(t, 400*time.Millisecond)
 		}
 		close(answered)
 		ended.Wait()

@@ -152,7 +152,9 @@ func TestPutOffForEver(t *testing.T) {
 			}
 			cancel()
 		}
-		for name, want := range map[string]time.Duration{"Load": time.Second / 4, "Peek": time.Second / 4, "Replace": time.Second} {
+		for name, want := range map[string]time.Duration{
+			"Load": time.Second / 4, "Peek": time.Second / 4, "Replace": time.Second,
+		} {
 			a.sizes = nil
 			began := time.Now()
 			err := all[name](t.Context())

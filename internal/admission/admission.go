@@ -76,8 +76,8 @@ func Run(ctx context.Context) (done func(), ok bool) {
 	if r == nil {
 		return func() {}, true
 	}
-	acquire := func(ctx context.Context) error { return r.of.running.Acquire(ctx, 1) }
-	if pause.Within(ctx, patience, acquire) != nil {
+	wait := func(ctx context.Context) error { return r.of.running.Acquire(ctx, 1) }
+	if !r.of.running.TryAcquire(1) && pause.Within(ctx, patience, wait) != nil {
 		return nil, false
 	}
 	r.runs, r.running = true, true

@@ -37,7 +37,7 @@ func TestRunStopped(t *testing.T) {
 			t.Error("no processor, because the process was stopped")
 		}
 	})
-	servertest.StopTest(t, "1.2")
+	servertest.StopTest(t, patience+200*time.Millisecond)
 	free()
 	waited.Wait()
 }

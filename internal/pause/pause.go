@@ -28,25 +28,26 @@ func Doubled(first, longest time.Duration, failures int) time.Duration {
 	return min(first<<min(max(failures-1, 0), most), longest)
 }
 
-// Within calls do with a context that ends after limit. If that fails, and the process was stopped
-// meanwhile, Within calls do once more, unless ctx has ended. do must be repeatable.
+// Within is Again with a context that ends after limit, in each try.
 func Within(ctx context.Context, limit time.Duration, do func(ctx context.Context) error) error {
-	stopped, err := within(ctx, limit, do)
-	// A beat later: clients of servers read a clock that they set at intervals.
-	if err != nil && stopped && ctx.Err() == nil && Sleep(ctx, beat) {
-		_, err = within(ctx, limit, do)
-	}
-	return err
+	return Again(ctx, func(ctx context.Context) error {
+		limited, cancel := context.WithTimeout(ctx, limit)
+		defer cancel()
+		return do(limited)
+	})
 }
 
-func within(
-	ctx context.Context, limit time.Duration, do func(ctx context.Context) error,
-) (stopped bool, err error) {
-	limited, cancel := context.WithTimeout(ctx, limit)
-	defer cancel()
+// Again calls do. If that fails, and the process was stopped meanwhile, Again calls do once more,
+// unless ctx has ended. do must be repeatable.
+func Again(ctx context.Context, do func(ctx context.Context) error) error {
 	w := StartWatch()
-	err = do(limited)
-	return w.Stop(), err
+	err := do(ctx)
+	// A beat later: go-redis computes deadlines from a clock that it sets every 50 ms, and that is
+	// late right after a stop.
+	if w.Stop() && err != nil && ctx.Err() == nil && Sleep(ctx, beat) {
+		return do(ctx)
+	}
+	return err
 }
 
 // A running process notices each beat by late at the latest, unless its machine is overloaded.

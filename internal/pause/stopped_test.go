@@ -36,7 +36,7 @@ func TestWithinStopped(t *testing.T) {
 				t.Errorf("%s: call %d has until %v", name, calls, end)
 			}
 			if calls <= c.stops {
-				servertest.StopTest(t, "0.4") //nolint:contextcheck // it ends by itself
+				servertest.StopTest(t, 400*time.Millisecond) //nolint:contextcheck // it ends by itself
 			}
 			if c.ctx == ended {
 				end()
@@ -62,12 +62,12 @@ func TestWatch(t *testing.T) {
 		}
 	})
 	at := pause.StartWatch()
-	servertest.StopTest(t, "0.4")
+	servertest.StopTest(t, 400*time.Millisecond)
 	if !at.Stop() {
 		t.Error("a stop is not noticed at its end")
 	}
 	before := pause.StartWatch()
-	servertest.StopTest(t, "0.4")
+	servertest.StopTest(t, 400*time.Millisecond)
 	<-time.After(200 * time.Millisecond) // beats
 	if !before.Stop() {
 		t.Error("a stop is forgotten")

@@ -172,11 +172,10 @@ func (pl *poller) pollOnce(ctx context.Context, p *poll) error {
 func (pl *poller) readChanges(
 	ctx context.Context, p *poll,
 ) (progress ledger.Progress, changed []uint32, err error) {
-	w := pause.StartWatch()
-	progress, changed, err = pl.readOnce(ctx, p)
-	if w.Stop() && err != nil && ctx.Err() == nil {
+	err = pause.Again(ctx, func(ctx context.Context) (err error) {
 		progress, changed, err = pl.readOnce(ctx, p)
-	}
+		return err
+	})
 	return progress, changed, err
 }
 
