@@ -74,7 +74,7 @@ func (p *Page) applyGuarded(b Batch) (state State, fewest uint8) {
 		end   int
 	}
 	removals := make([]removal, len(b.Remove))
-	var buf [2 * MaxHashes]uint32
+	var buf [2 * MaxPositions]uint32
 	own := buf[:0] // the bits to clear: of each removal from the end of the one before
 	for i, h := range b.Remove {
 		l := p.onlyLayerOf(h)

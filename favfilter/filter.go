@@ -146,6 +146,9 @@ func Open(ctx context.Context, store Store, c Config) (*Filter, error) {
 		pageBy:   c.PageBy,
 		hash:     c.Hash,
 	}
+	if err := f.adopt(ctx); err != nil {
+		return nil, fmt.Errorf("open filter: %w", err)
+	}
 	if err := f.Keep(ctx); err != nil {
 		return nil, fmt.Errorf("open filter: %w", err)
 	}
@@ -162,6 +165,16 @@ func (f *Filter) Keep(ctx context.Context) error {
 		return err
 	}
 	_, err := f.load(ctx, []PageID{{Number: 0}})
+	return err
+}
+
+// adopt makes new pages have the format version of those in the store, so that processes that read
+// no later version can use them.
+func (f *Filter) adopt(ctx context.Context) error {
+	loaded, _, err := f.store.Load(ctx, []PageID{{Number: 0}})
+	if err == nil && loaded[0].Page != nil {
+		f.shape.Uniform = loaded[0].Page.Header().Shape.Uniform
+	}
 	return err
 }
 
@@ -322,7 +335,7 @@ func (f *Filter) settle(ctx context.Context, id PageID, res Result) error {
 		return res.Err
 	case res.State == Missing:
 		return f.create(ctx, id.Number)
-	case res.State == Applied && res.Header.Shape == f.shape:
+	case res.State == Applied && f.hasShape(res.Header):
 		return nil
 	case res.State == Torn:
 		return fmt.Errorf("page %v: %w", id, ErrDamaged)
@@ -381,10 +394,18 @@ func (f *Filter) load(ctx context.Context, ids []PageID) ([]Loaded, error) {
 // check returns damage, or an error if the page with header h belongs to another filter. h is zero
 // for a missing page.
 func (f *Filter) check(id PageID, h Header, damage error) error {
-	if damage == nil && h != (Header{}) && (h.Identity != f.identity || h.Shape != f.shape) {
+	if damage == nil && h != (Header{}) && (h.Identity != f.identity || !f.hasShape(h)) {
 		return f.mismatch(id.Number, h)
 	}
 	return damage
+}
+
+// hasShape reports whether a page has the shape of the filter's pages. A page of several layers has
+// that of the first. Pages of both format versions are the filter's: each says what it is.
+func (f *Filter) hasShape(h Header) bool {
+	shape := h.Shape
+	shape.Uniform = f.shape.Uniform
+	return shape == f.shape
 }
 
 func (f *Filter) mismatch(number uint32, h Header) error {

@@ -265,3 +265,62 @@ func TestRemoveMakesNoPage(t *testing.T) {
 		t.Error("a removal made page 1")
 	}
 }
+
+// A filter of format version 3 keeps it, so processes that read no later version go on. A new filter
+// has version 4. Pages of both versions may be in one filter.
+func TestFilterKeepsItsFormat(t *testing.T) {
+	weigh := func(seed uint64, key string) favfilter.Hash { return weighted(favfilter.HashKey(seed, key), 5) }
+	config := favfilter.Config{Capacity: 1000, Pages: 2, PageBy: byUser, Hash: weigh}
+	keys := []string{keyOfPage(0, 2), keyOfPage(1, 2)}
+	formats := func(store favfilter.Store) (uniform []bool, set uint32) {
+		statuses, err := store.Peek(t.Context(), []favfilter.PageID{{Number: 0}, {Number: 1}})
+		must(t, err)
+		for _, st := range statuses {
+			uniform, set = append(uniform, st.Header.Shape.Uniform), set+st.Header.Set
+		}
+		return uniform, set
+	}
+	store := &favfilter.Memory{}
+	f := openFilter(t, store, config)
+	mustAdd(t, f, keys...)
+	k := pageIn(t, store, 0).Header().Shape.Hashes
+	if uniform, set := formats(store); slices.Contains(uniform, true) || set != 2*uint32(k+5) {
+		t.Errorf("a new filter: uniform %v, %d bits set by two keys", uniform, set)
+	}
+
+	store = &favfilter.Memory{}
+	h := pageIn(t, storeOf(t, config), 0).Header()
+	h.Shape.Uniform = true
+	replace(t, store, favfilter.Replacement{Page: newPage(t, h)})
+	f = openFilter(t, store, config)
+	mustAdd(t, f, keys...)
+	if uniform, set := formats(store); slices.Contains(uniform, false) || set != 2*uint32(k) {
+		t.Errorf("a filter of format version 3: uniform %v, %d bits set by two keys", uniform, set)
+	}
+	h.Number, h.Shape.Uniform = 1, false // made while page 0 was lost
+	seen := pageIn(t, store, 1).Header().Version()
+	replace(t, store, favfilter.Replacement{ID: favfilter.PageID{Number: 1}, Page: newPage(t, h), Seen: seen})
+	f = openFilter(t, store, config)
+	mustAdd(t, f, keys...)
+	if found := mustContain(t, f, keys...); slices.Contains(found, false) {
+		t.Errorf("found %v in pages of both versions", found)
+	}
+	if got := mustRemove(t, f, keys...); !slices.Equal(got, []favfilter.Outcome{favfilter.Removed, favfilter.Removed}) {
+		t.Errorf("removals: %v", got)
+	}
+}
+
+// storeOf returns a store with the pages of a new filter.
+func storeOf(t *testing.T, c favfilter.Config) favfilter.Store {
+	t.Helper()
+	store := &favfilter.Memory{}
+	openFilter(t, store, c)
+	return store
+}
+
+func pageIn(t *testing.T, store favfilter.Store, number uint32) *favfilter.Page {
+	t.Helper()
+	l, _, err := store.Load(t.Context(), []favfilter.PageID{{Number: number}})
+	must(t, err)
+	return l[0].Page
+}

@@ -16,7 +16,7 @@ import (
 func (p *Page) addWithin(rate float64, keys []Hash, outcomes []Outcome) []Outcome {
 	limit := p.limit(rate)
 	for _, h := range keys {
-		full := p.newest().set >= limit
+		full := p.newest().isFull(limit, h)
 		switch {
 		case p.Contains(h):
 			outcomes = append(outcomes, Present)
@@ -53,6 +53,7 @@ func (p *Page) growFor(rate float64) bool {
 
 // grow appends an empty layer.
 func (p *Page) grow(s Shape) {
+	s.Uniform = p.header.Shape.Uniform
 	p.raw = slices.Concat(p.raw, make([]byte, layerBytes+int(s.Bits/8)))
 	if p.collisions != nil {
 		p.collisions = slices.Concat(p.collisions, make([]byte, s.collisionBytes()))
@@ -68,17 +69,20 @@ func layerRate(rate float64, i int) float64 {
 	return math.Ldexp(rate, -i-1)
 }
 
-// limit returns the number of set bits at which the newest layer is full.
+// limit returns the number of set bits that the newest layer may have.
 func (p *Page) limit(rate float64) uint32 {
 	return limitOf(p.newest().shape, rate, len(p.layers)-1)
 }
 
-// limitOf returns the number of set bits at which layer i of a page is full. It leaves room for the
-// last key to set s.Hashes bits.
+// limitOf returns the number of set bits that layer i of a page may have.
 func limitOf(s Shape, rate float64, i int) uint32 {
 	if rate == 0 {
 		return math.MaxUint32
 	}
-	limit := s.Limit(layerRate(rate, i))
-	return limit - min(limit, uint32(s.Hashes))
+	return s.Limit(layerRate(rate, i))
+}
+
+// isFull reports whether the key could take the layer to its limit.
+func (l *layer) isFull(limit uint32, h Hash) bool {
+	return l.set+uint32(l.shape.most(h.Extra)) >= limit
 }

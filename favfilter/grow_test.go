@@ -145,8 +145,8 @@ func TestGrowingToTheMostBits(t *testing.T) {
 // A batch without a rate adds keys without limit.
 func TestBatchWithoutRate(t *testing.T) {
 	page := growing(t, 0.001, 200)
-	if got := (favfilter.Batch{}).Limit(page.Header().Shape); got != math.MaxUint32 {
-		t.Errorf("limit %d without a rate", got)
+	if got := (favfilter.Batch{Add: make([]favfilter.Hash, 1)}).Room(page.Header().Shape); got != math.MaxUint32 {
+		t.Errorf("room for keys on %d bits without a rate", got)
 	}
 	rng := rand.New(rand.NewPCG(54, 0))
 	var keys []favfilter.Hash

@@ -11,7 +11,7 @@ import (
 // ErrDamaged is wrapped by errors about stored bytes that are not a valid page.
 var ErrDamaged = errors.New("damaged page")
 
-// ErrFormat is wrapped by errors about stored pages of a format version other than 3, the one that
+// ErrFormat is wrapped by errors about stored pages of a format version other than 3 and 4, which
 // this package reads and writes. It wraps [ErrDamaged]: such a page is unusable, because its keys
 // are hashed differently.
 var ErrFormat = fmt.Errorf("%w: another format version", ErrDamaged)
@@ -28,7 +28,7 @@ type Identity struct {
 //
 //	offset  bytes
 //	     0      3  "FAV"
-//	     3      1  format version, 3
+//	     3      1  format version: 4, or 3 if Shape.Uniform
 //	     4      4  Shape.Bits
 //	     8      1  Shape.Hashes
 //	     9      1  layers, 1 to MaxLayers: Grown + 1
@@ -69,8 +69,11 @@ const (
 	HeaderBytes = 64
 
 	buildBytes   = 8
-	formatName   = "FAV"
-	formatOpen   = formatName + "\x03"
+	formatName     = "FAV"
+	formatUniform  = 3
+	formatWeighted = 4
+
+	offFormat    = 3
 	offLayers    = 9
 	prefixBytes  = 24 // the fields that positions depend on
 	offSet       = 24
@@ -123,7 +126,10 @@ func (h Header) Version() Version {
 }
 
 func (h Header) encode(dst []byte) {
-	copy(dst, formatOpen)
+	copy(dst, formatName)
+	if dst[offFormat] = formatWeighted; h.Shape.Uniform {
+		dst[offFormat] = formatUniform
+	}
 	binary.BigEndian.PutUint32(dst[4:], h.Shape.Bits)
 	dst[8] = h.Shape.Hashes
 	dst[offLayers] = 1 + h.Grown
@@ -147,10 +153,13 @@ func DecodeHeader(b []byte) (Header, error) {
 		return Header{}, fmt.Errorf(
 			"%w: %d bytes, the header alone takes %d", ErrDamaged, len(b), HeaderBytes,
 		)
-	case string(b[:3]) == formatName && b[3] != formatOpen[3]:
-		return Header{}, fmt.Errorf("%w: %d, this version reads %d", ErrFormat, b[3], formatOpen[3])
-	case string(b[:4]) != formatOpen:
-		return Header{}, fmt.Errorf("%w: starts with %q, not %q", ErrDamaged, b[:4], formatOpen)
+	case string(b[:offFormat]) != formatName:
+		return Header{}, fmt.Errorf("%w: starts with %q, not %q", ErrDamaged, b[:4], formatName)
+	case b[offFormat] != formatUniform && b[offFormat] != formatWeighted:
+		return Header{}, fmt.Errorf(
+			"%w: %d, this version reads %d and %d",
+			ErrFormat, b[offFormat], formatUniform, formatWeighted,
+		)
 	case binary.BigEndian.Uint32(b[offSum:]) != headerSum(b):
 		return Header{}, fmt.Errorf(
 			"%w: header checksum %x, computed %x", ErrDamaged, b[offSum:HeaderBytes], headerSum(b),
@@ -168,6 +177,8 @@ func DecodeHeader(b []byte) (Header, error) {
 			Bits:   binary.BigEndian.Uint32(b[4:]),
 			Hashes: b[8],
 			Region: binary.BigEndian.Uint16(b[10:]),
+
+			Uniform: b[offFormat] == formatUniform,
 		},
 		Grown:    b[offLayers] - 1,
 		Left:     uint32(b[13])<<16 | uint32(b[14])<<8 | uint32(b[15]),

@@ -12,11 +12,11 @@ import (
 	"github.com/feedfilter/feedfilter/favfilter"
 )
 
-// goldenHeader returns a header with a different value in every field.
+// goldenHeader returns a header with a different value in every field, of format version 3.
 func goldenHeader() favfilter.Header {
 	return favfilter.Header{
 		Identity: favfilter.Identity{Seed: 0x0102030405060708, Pages: 1 << 14, Incarnation: 0x2122232425262728},
-		Shape:    favfilter.Shape{Bits: 64, Hashes: 3, Region: 5},
+		Shape:    favfilter.Shape{Bits: 64, Hashes: 3, Region: 5, Uniform: true},
 		Number:   0x3132,
 		Sequence: 0x000102030405060A,
 		Build:    0x4142434445464748,
@@ -34,6 +34,14 @@ func TestHeaderGolden(t *testing.T) {
 	}
 	decoded, err := favfilter.DecodeHeader([]byte(got + "the bits"))
 	if err != nil || decoded != h {
+		t.Errorf("decoded %+v, %v, want %+v", decoded, err, h)
+	}
+	h.Shape.Uniform = false
+	want = strings.Replace(strings.Replace(want, "46415603", "46415604", 1), "763aaa2d", "559388ee", 1)
+	if got := hex.EncodeToString([]byte(h.Version())); got != want {
+		t.Errorf("encoded %s\nwant    %s", got, want)
+	}
+	if decoded, err := favfilter.DecodeHeader([]byte(h.Version())); err != nil || decoded != h {
 		t.Errorf("decoded %+v, %v, want %+v", decoded, err, h)
 	}
 	h.Left = 0x616263
@@ -76,8 +84,8 @@ func TestHeaderRefusesFields(t *testing.T) {
 		want  string
 	}{
 		{"another format", 0, "RDB\x01", `starts with "RDB\x01"`},
-		{"an earlier version", 3, "\x02", "another format version: 2, this version reads 3"},
-		{"a later version", 3, "\x04", "another format version: 4, this version reads 3"},
+		{"an earlier version", 3, "\x02", "another format version: 2, this version reads 3 and 4"},
+		{"a later version", 3, "\x05", "another format version: 5, this version reads 3 and 4"},
 		{"no bits", 4, "\x00\x00\x00\x00", "0 bits: not a multiple of 8 in 8 to 536870912"},
 		{"half a byte", 4, "\x00\x00\x00\x44", "68 bits: not a multiple of 8"},
 		{"too many bits", 4, "\x20\x00\x00\x08", "536870920 bits"},

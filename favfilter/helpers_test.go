@@ -106,10 +106,18 @@ func randomHash(rng *rand.Rand) favfilter.Hash {
 	return favfilter.Hash{H1: rng.Uint64(), H2: rng.Uint64()}
 }
 
+// weighted returns the hash of a key with that weight.
+func weighted(h favfilter.Hash, extra uint8) favfilter.Hash {
+	h.Extra = extra
+	return h
+}
+
 func drawHash(t *rapid.T, label string) favfilter.Hash {
 	return favfilter.Hash{
 		H1: rapid.Uint64().Draw(t, label+" H1"),
 		H2: rapid.Uint64().Draw(t, label+" H2"),
+
+		Extra: rapid.Uint8Range(0, favfilter.MaxExtra).Draw(t, label+" extra"),
 	}
 }
 
@@ -120,6 +128,8 @@ func drawShape(t *rapid.T) favfilter.Shape {
 		Bits:   8 * rapid.Uint32Range(1, 64).Draw(t, "bytes"),
 		Hashes: rapid.Uint8Range(1, favfilter.MaxHashes).Draw(t, "hashes"),
 		Region: rapid.SampledFrom([]uint16{0, 1, 3, 8, 13, 1000}).Draw(t, "region"),
+
+		Uniform: rapid.Bool().Draw(t, "uniform"),
 	}
 }
 

@@ -24,7 +24,7 @@ import (
 //	     8      4  Bloom bits set
 //	    12      4  keys held
 //
-// Shape.Region is that of the page. The set bits and keys of the first layer are the page's Set and
+// Shape.Region and Shape.Uniform are those of the page. The set bits and keys of the first layer are the page's Set and
 // Count less those of all further layers.
 type layer struct {
 	shape Shape
@@ -45,7 +45,7 @@ const (
 // clearable appends to dst the bits of h that no other key can share. It also returns the number of
 // bits that the key sets.
 func (l *layer) clearable(dst []uint32, h Hash) (own []uint32, all int) {
-	var buf [MaxHashes]uint32
+	var buf [MaxPositions]uint32
 	positions := l.shape.Positions(buf[:0], h)
 	return l.pair.Clearable(dst, positions), len(positions)
 }
@@ -59,13 +59,16 @@ func (l *layer) encode(dst []byte) {
 	binary.BigEndian.PutUint32(dst[offLayerCount:], l.count)
 }
 
-// decodeLayer decodes the header of a further layer at the start of b.
-func decodeLayer(b []byte, region uint16) (layer, error) {
+// decodeLayer decodes the header of a further layer at the start of b. first is the shape of the
+// first layer.
+func decodeLayer(b []byte, first Shape) (layer, error) {
 	if len(b) < layerBytes {
 		return layer{}, fmt.Errorf("%d bytes, the header alone takes %d", len(b), layerBytes)
 	}
 	l := layer{
-		shape: Shape{Bits: binary.BigEndian.Uint32(b), Hashes: b[4], Region: region},
+		shape: Shape{
+			Bits: binary.BigEndian.Uint32(b), Hashes: b[4], Region: first.Region, Uniform: first.Uniform,
+		},
 		set:   binary.BigEndian.Uint32(b[offLayerSet:]),
 		count: binary.BigEndian.Uint32(b[offLayerCount:]),
 	}
@@ -147,7 +150,7 @@ func (p *Page) decodeLayers() error {
 	p.layers = append(p.one[:0], layer{shape: h.Shape, set: h.Set, count: h.Count})
 	at := HeaderBytes + int(h.Shape.Bits/8)
 	for i := range h.Grown {
-		l, err := decodeLayer(p.raw[min(at, len(p.raw)):], h.Shape.Region)
+		l, err := decodeLayer(p.raw[min(at, len(p.raw)):], h.Shape)
 		if err != nil {
 			return fmt.Errorf("%w: layer %d: %w", ErrDamaged, i+1, err)
 		}

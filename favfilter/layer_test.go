@@ -65,7 +65,7 @@ func TestLayersGolden(t *testing.T) {
 	if h := page.Header(); h.Count != 7 || h.Grown != 2 || h.Shape != goldenHeader().Shape {
 		t.Errorf("header %+v, want 7 keys in 3 layers", h)
 	}
-	want := []favfilter.Shape{goldenHeader().Shape, {Bits: 32, Hashes: 3, Region: 5}, {Bits: 48, Hashes: 4, Region: 5}}
+	want := []favfilter.Shape{goldenHeader().Shape, {Bits: 32, Hashes: 3, Region: 5, Uniform: true}, {Bits: 48, Hashes: 4, Region: 5, Uniform: true}}
 	if got := page.Layers(); !slices.Equal(got, want) {
 		t.Errorf("layers %v, want %v", got, want)
 	}
@@ -155,7 +155,7 @@ func TestPageFalsePositiveRate(t *testing.T) {
 func TestRemoveFromTheOldestLayer(t *testing.T) {
 	shape := favfilter.Shape{Bits: 256, Hashes: 4, Region: 1}
 	page := emptyPage(t, shape)
-	key := keyHash(1)
+	key := keyHash(3)
 	page.Insert(key)
 	page.Grow(favfilter.Shape{Bits: 8, Hashes: 1, Region: 1})
 	rng := rand.New(rand.NewPCG(42, 0))

@@ -96,7 +96,7 @@ func (p *Page) Status() Status {
 }
 
 // FalsePositiveRate returns the probability that any layer of the page, with its current bits,
-// reports an absent key.
+// reports an absent key without weight.
 func (p *Page) FalsePositiveRate() float64 {
 	rate := 0.0
 	for i := range p.layers {
@@ -129,7 +129,7 @@ func (p *Page) Clone() *Page {
 }
 
 // Contains reports whether the page may hold the key. It reports true for every key that the page
-// holds, and for another key with probability [Page.FalsePositiveRate].
+// holds, and for another key without weight with probability [Page.FalsePositiveRate].
 func (p *Page) Contains(h Hash) bool { return p.layerOf(h) != nil }
 
 // ContainsAll sets found[i] if the page may hold the key of start and ids[i], and leaves the other
@@ -149,7 +149,7 @@ func (p *Page) ContainsAll(start Start, ids []Hash, found []bool) {
 // In a page that has grown, do not remove keys that looked present when they were inserted:
 // [Page.Remove] would clear bits of other keys.
 func (p *Page) Insert(h Hash) {
-	var buf [MaxHashes]uint32
+	var buf [MaxPositions]uint32
 	l := p.newest()
 	set := uint32(l.pair.Insert(l.shape.Positions(buf[:0], h)))
 	l.set += set
@@ -174,7 +174,7 @@ func (p *Page) Remove(h Hash) Outcome {
 	if l == nil {
 		return Absent
 	}
-	var buf [MaxHashes]uint32
+	var buf [MaxPositions]uint32
 	clearable, _ := l.clearable(buf[:0], h)
 	if len(clearable) == 0 {
 		return Stuck

@@ -20,7 +20,9 @@ type ledgered struct {
 }
 
 func keyHash(key int) favfilter.Hash {
-	return randomHash(rand.New(rand.NewPCG(99, uint64(key))))
+	h := randomHash(rand.New(rand.NewPCG(99, uint64(key))))
+	h.Extra = uint8(key % 3 * 7)
+	return h
 }
 
 func keyHashes(keys ...int) []favfilter.Hash {

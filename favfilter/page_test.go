@@ -56,6 +56,41 @@ func TestPageGolden(t *testing.T) {
 	}
 }
 
+const goldenWeighted = "4641560400000100030100050e00000001020304050607080000001600000003000102030405060a4142434445464748" +
+	"21222324252627280000" + "31321aef06210001400000008008004000004001400000000020180430800022401280004000"
+
+// A page of format version 4 has keys of different weights.
+func TestWeightedPageGolden(t *testing.T) {
+	h := goldenHeader()
+	h.Shape = favfilter.Shape{Bits: 256, Hashes: 3, Region: 5}
+	page := newPage(t, h)
+	key := func(target string, extra uint8) favfilter.Hash {
+		start := favfilter.HashStart(h.Seed, "block:U1_U")
+		start.Extra = extra
+		return start.With(favfilter.HashKey(h.Seed, target))
+	}
+	for extra, target := range []string{0: "2", 4: "3", 9: "4"} {
+		if target != "" {
+			page.Insert(key(target, uint8(extra)))
+		}
+	}
+	raw, _ := page.Encode()
+	if got := hex.EncodeToString(raw); got != goldenWeighted {
+		t.Errorf("bits string\n     %s\nwant %s", got, goldenWeighted)
+	}
+	stored, _ := hex.DecodeString(goldenWeighted)
+	page = decodePage(t, stored, nil)
+	for _, c := range []struct {
+		target string
+		extra  uint8
+		want   bool
+	}{{"2", 0, true}, {"3", 4, true}, {"4", 9, true}, {"4", 3, true}, {"2", 4, false}, {"5", 0, false}} {
+		if got := page.Contains(key(c.target, c.extra)); got != c.want {
+			t.Errorf("%s of weight %d is contained: %v, want %v", c.target, c.extra, got, c.want)
+		}
+	}
+}
+
 func TestNewPageRefuses(t *testing.T) {
 	for want, change := range map[string]func(*favfilter.Header){
 		"page 16384 of 16384":                  func(h *favfilter.Header) { h.Number = h.Pages },

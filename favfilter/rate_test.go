@@ -29,6 +29,43 @@ func TestFalsePositiveRateAtTheLimit(t *testing.T) {
 	}
 }
 
+// A weight is worth as many hash functions: a key of weight e is reported with the probability that
+// k + e bits are set, up to the largest k and e. Some pages are fuller than their limit, because few
+// would be reported otherwise.
+func TestFalsePositiveRateOfWeights(t *testing.T) {
+	const probes = 200_000
+	for _, c := range []struct {
+		k, extra uint8
+		fill     float64
+	}{{6, 4, 0.46}, {8, 13, 0.7}, {10, 6, 0.65}, {1, 16, 0.7}, {favfilter.MaxHashes, favfilter.MaxExtra, 0.9}} {
+		for _, bits := range []uint32{4000, 80_000} {
+			t.Run(fmt.Sprintf("k=%d,extra=%d,bits=%d", c.k, c.extra, bits), func(t *testing.T) {
+				t.Parallel()
+				rng := rand.New(rand.NewPCG(uint64(bits), uint64(c.k)))
+				found, want := 0, 0.0
+				const pages = 8
+				for range pages {
+					page := emptyPage(t, favfilter.Shape{Bits: bits, Hashes: c.k, Region: favfilter.DefaultRegion})
+					for n := uint8(0); float64(page.Header().Set) < c.fill*float64(bits); n++ {
+						page.Insert(weighted(randomHash(rng), n%(favfilter.MaxExtra+1)))
+					}
+					want += probes * math.Pow(float64(page.Header().Set)/float64(bits), float64(c.k+c.extra))
+					for range probes {
+						if page.Contains(weighted(randomHash(rng), c.extra)) {
+							found++
+						}
+					}
+				}
+				z := (float64(found) - want) / math.Sqrt(want)
+				t.Logf("%d found, %.0f expected, z = %.1f", found, want, z)
+				if math.Abs(z) > 4 || want < 500 {
+					t.Errorf("%d of %d absent keys are reported, the set bits say %.0f", found, probes*pages, want)
+				}
+			})
+		}
+	}
+}
+
 type measured struct {
 	rate      float64 // of absent keys reported
 	deviation float64 // standard deviation of rate, binomial

@@ -16,8 +16,12 @@ const (
 	MaxBits = 1 << 29
 	// MaxLayers is the largest number of layers of one page.
 	MaxLayers = 16
-	// MaxHashes is the largest number of bits that one key sets.
+	// MaxHashes is the largest number of bits that a key without weight sets.
 	MaxHashes = 32
+	// MaxExtra is the largest weight of a key.
+	MaxExtra = 16
+	// MaxPositions is the largest number of bits that one key sets.
+	MaxPositions = MaxHashes + MaxExtra
 	// DefaultRegion is the region size in bits that [ShapeFor] chooses.
 	DefaultRegion = 4
 
@@ -28,13 +32,19 @@ const (
 // Shape is the geometry of a page, or of one layer of it.
 type Shape struct {
 	Bits   uint32 // Bloom bits: a multiple of 8, 8 to MaxBits
-	Hashes uint8  // bits that a key sets, k: 1 to MaxHashes
+	Hashes uint8  // bits that a key without weight sets, k: 1 to MaxHashes
 	Region uint16 // bits that share one collision bit; 0: no collision bits, no removals
+
+	// Uniform shapes ignore the weights of keys: every key sets k bits. It is the same for all
+	// layers of a page. Pages of format version 3 are uniform, and a process that reads no later
+	// version needs them.
+	Uniform bool
 }
 
-// ShapeFor returns the shape of the smallest page that holds capacity keys at the given
-// false-positive rate (1e-11 to 0.5) and supports deletes. If a parameter is out of range, it
-// returns an error that names it.
+// ShapeFor returns the shape of the smallest page that holds capacity keys without weight at the
+// given false-positive rate (1e-11 to 0.5) and supports deletes. A key with a weight counts as
+// several: see [Shape.Weigh]. If a parameter is out of range, ShapeFor returns an error that names
+// it.
 //
 // k is five sixths of the best value for a Bloom filter without deletes. This costs about 1 % more
 // bits at the same rate (12 % if k is 1), and leaves fewer of them shared. ShapeFor then extends
@@ -102,14 +112,24 @@ func (s Shape) Limit(rate float64) uint32 {
 	return uint32(float64(s.Bits) * math.Pow(rate, 1/float64(s.Hashes)))
 }
 
-// Capacity returns the number of keys that a page of this shape is expected to hold at the given
-// false-positive rate.
+// Weigh returns how many keys without weight set as many bits as the given keys.
+func (s Shape) Weigh(keys ...Hash) float64 {
+	bits := 0
+	for i := range keys {
+		bits += int(s.most(keys[i].Extra))
+	}
+	return float64(bits) / float64(s.Hashes)
+}
+
+// Capacity returns the number of keys without weight that a page of this shape is expected to hold
+// at the given false-positive rate.
 func (s Shape) Capacity(rate float64) int {
 	fill := math.Pow(rate, 1/float64(s.Hashes))
 	return int(-float64(s.Bits) * math.Log1p(-fill) / float64(s.Hashes))
 }
 
-// rate returns the probability that an absent key is reported if the given number of bits is set.
+// rate returns the probability that an absent key without weight is reported if the given number of
+// bits is set.
 func (s Shape) rate(set uint32) float64 {
 	rate := 1.0
 	fill := float64(set) / float64(s.Bits)

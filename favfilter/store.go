@@ -148,27 +148,29 @@ type Batch struct {
 	Remove, Add []Hash // a guarded batch names no key twice
 }
 
-// Limit returns the number of set bits that a page of one layer, of shape s, may have after a
-// guarded batch. For one without a guard it is the number at which the page grows to take more keys
-// of b. Limit returns math.MaxUint32 if there is no limit.
-func (b Batch) Limit(s Shape) uint32 {
+// Room returns how many bits may be set in a page of one layer, of shape s, before the keys to add
+// of b. With more, a guarded batch is Overfull. With as many or more, the page may have to grow for
+// a batch without a guard. Room is negative if the keys need more than the whole page, and
+// math.MaxUint32 if there is no limit.
+func (b Batch) Room(s Shape) int64 {
+	limit := int64(math.MaxUint32)
 	switch {
-	case b.Rate == 0:
-		return math.MaxUint32
+	case b.Rate == 0 || len(b.Add) == 0:
+		return limit
 	case b.Sequence > 0:
-		return s.Limit(b.Rate)
+		limit = int64(s.Limit(b.Rate))
 	default:
-		return limitOf(s, b.Rate, 0)
+		limit = int64(limitOf(s, b.Rate, 0))
 	}
+	for i := range b.Add {
+		limit -= int64(s.most(b.Add[i].Extra))
+	}
+	return limit
 }
 
 // overfills reports whether the keys of a guarded batch could take the page past the rate.
 func (b Batch) overfills(h Header) bool {
-	if len(b.Add) == 0 || b.Rate == 0 {
-		return false
-	}
-	most := uint64(h.Set) + uint64(len(b.Add))*uint64(h.Shape.Hashes)
-	return h.Grown > 0 || most > uint64(b.Limit(h.Shape))
+	return len(b.Add) > 0 && b.Rate > 0 && (h.Grown > 0 || int64(h.Set) > b.Room(h.Shape))
 }
 
 // Result is the result of a batch.

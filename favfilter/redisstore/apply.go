@@ -68,11 +68,11 @@ func (s *Store) applyCall(b *favfilter.Batch, known favfilter.Header) command {
 	if b.Sequence > 0 {
 		from, to = sequenceBytes(b.Sequence-1), sequenceBytes(b.Sequence)
 	}
-	c := s.run(s.apply, b.ID, 6+(len(b.Remove)+len(b.Add))*(1+int(known.Shape.Hashes)))
+	c := s.run(s.apply, b.ID, 6+(len(b.Remove)+len(b.Add))*(1+favfilter.MaxPositions))
 	// The two parts of the header that the script compares: shape and seed, and
 	// incarnation and page number.
-	c.args = append(c.args, header[:24], header[48:60], from, to, b.Limit(known.Shape), len(b.Remove))
-	var buf [favfilter.MaxHashes]uint32
+	c.args = append(c.args, header[:24], header[48:60], from, to, b.Room(known.Shape), len(b.Remove))
+	var buf [favfilter.MaxPositions]uint32
 	for _, keys := range [2][]favfilter.Hash{b.Remove, b.Add} {
 		for _, h := range keys {
 			bits := known.Shape.Positions(buf[:0], h)

@@ -5,8 +5,8 @@
 -- ARGV[2]  bytes 48-59 of the header the page must have: incarnation and page number
 -- ARGV[3]  sequence the page must stand at, 8 bytes; empty: no guard
 -- ARGV[4]  sequence it gets, 8 bytes; empty without a guard
--- ARGV[5]  without a guard: number of set bits from which on no key is added; with one: number
---          that keys to add may not exceed
+-- ARGV[5]  number of set bits: without a guard, keys are added only to a page with fewer; with
+--          one, to a page with no more
 -- ARGV[6]  number of keys to remove; they come first
 -- ARGV[7]  from here on for each key: the number n of its positions, then n bit offsets
 --          into the bits string
@@ -119,9 +119,8 @@ while at <= #ARGV do
   at = at + n + 1
 end
 
--- Keys to add may take the page to its limit before the last of them.
-local adds = #keys - removals
-if adds > 0 and not guarded and set + (adds - 1) * header:byte(9) >= tonumber(ARGV[5]) then
+local adds, room = #keys - removals, tonumber(ARGV[5])
+if adds > 0 and not guarded and set >= room then
   return {'other', header, ''}
 end
 
@@ -137,7 +136,7 @@ if guarded then
     end
     if not fewest or n < fewest then fewest = n end
   end
-  if adds > 0 and set + adds * header:byte(9) > tonumber(ARGV[5]) then
+  if adds > 0 and set > room then
     return {'overfull', header, ''}
   end
   outcomes[1] = fewest

@@ -169,7 +169,8 @@ func overfullBatch(t *testing.T, b Backend) {
 			h.Shape = favfilter.Shape{Bits: 1024, Hashes: 5, Region: favfilter.DefaultRegion}
 			page := newPage(t, h)
 			batch := favfilter.Batch{ID: id, Sequence: 1, Rate: 0.05, Add: hashes(90000, n)}
-			fill(t, page, batch.Limit(h.Shape)+1-uint32(n*5)-room)
+			batch.Add[0].Extra = uint8(3 * j)
+			fill(t, page, uint32(batch.Room(h.Shape))+1-room)
 			put(t, b.Store, id, page)
 			unchanged := remember(t, b, id)
 			res := apply(t, b.Store, batch)
@@ -196,11 +197,11 @@ func exactlyFull(t *testing.T, b Backend) {
 	for i, n := range []int{1, 3, 12} { // by script, and by compare-and-swap
 		for j, room := range []uint32{0, 1} {
 			id := favfilter.PageID{Number: uint32(10*i + j)}
-			batch := favfilter.Batch{ID: id, Rate: 0.02}
+			batch := favfilter.Batch{ID: id, Rate: 0.02, Add: make([]favfilter.Hash, n)}
 			h := header(id.Number, 0)
 			h.Shape = favfilter.Shape{Bits: 1024, Hashes: 5, Region: favfilter.DefaultRegion}
 			page := newPage(t, h)
-			fill(t, page, batch.Limit(h.Shape)-uint32(n-1)*uint32(h.Shape.Hashes)-room)
+			fill(t, page, uint32(batch.Room(h.Shape))-room)
 			batch.Add = disjoint(t, page, n)
 			put(t, b.Store, id, page)
 			res := apply(t, b.Store, batch)

@@ -48,7 +48,7 @@ func damagedPage(t *testing.T, b Backend) {
 	for _, at := range []int{0, 3, 7} {
 		cases = append(cases, damage{"regions string of another build", "regions", flipped(regions, at), false})
 	}
-	for _, version := range []byte{1, 2, 4} {
+	for _, version := range []byte{1, 2, 5} {
 		cases = append(cases, damage{otherFormat, "bits", AsFormat(bits, version), false})
 	}
 	wantDamage(t, b, id, cases)

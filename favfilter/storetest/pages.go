@@ -136,6 +136,7 @@ func changedByAnother(t *testing.T, b Backend) {
 		"more bits":           {func(h *favfilter.Header) { h.Shape.Bits += 8 }, favfilter.Applied},
 		"fewer bits":          {func(h *favfilter.Header) { h.Shape.Bits -= 512 }, favfilter.Applied},
 		"another hash":        {func(h *favfilter.Header) { h.Shape.Hashes++ }, favfilter.Applied},
+		"without weights":     {func(h *favfilter.Header) { h.Shape.Uniform = true }, favfilter.Applied},
 		"larger regions":      {func(h *favfilter.Header) { h.Shape.Region *= 2 }, favfilter.Applied},
 		"no regions":          {func(h *favfilter.Header) { h.Shape.Region = 0 }, favfilter.Applied},
 		"a higher sequence":   {func(h *favfilter.Header) { h.Sequence = 1 }, favfilter.Current},
@@ -175,6 +176,7 @@ func sameBytes(t *testing.T, b Backend) {
 			h := header(id.Number, 30+rng.IntN(200))
 			h.Shape.Hashes = uint8(1 + rng.IntN(14))
 			h.Shape.Region = uint16([]int{0, 1, 3, 8, 13}[rng.IntN(5)])
+			h.Shape.Uniform = rng.IntN(3) == 0
 			model := newPage(t, h)
 			if seed%2 == 1 {
 				growRandomly(rng, model)
@@ -202,6 +204,7 @@ func sameBytesOfShapes(t *testing.T, b Backend) {
 		{Bits: 64, Hashes: 2, Region: 8},
 		{Bits: 1 << 16, Hashes: 1, Region: 4},
 		{Bits: 1 << 16, Hashes: 2, Region: 4},
+		{Bits: 1 << 16, Hashes: favfilter.MaxHashes, Region: 4},
 	} {
 		t.Run(fmt.Sprintf("%+v", shape), func(t *testing.T) {
 			id := favfilter.PageID{Number: 50 + uint32(i)}

@@ -216,9 +216,14 @@ func hashes(from, n int) []favfilter.Hash {
 	return hs
 }
 
+// keyHash returns the hash of a key. Up to number 10,000, three keys of four have a weight.
 func keyHash(i int) favfilter.Hash {
 	r := rand.New(rand.NewPCG(99, uint64(i)))
-	return favfilter.Hash{H1: r.Uint64(), H2: r.Uint64()}
+	h := favfilter.Hash{H1: r.Uint64(), H2: r.Uint64()}
+	if i < 10_000 {
+		h.Extra = uint8(i % 4 * 5)
+	}
+	return h
 }
 
 func contains(p *favfilter.Page, hs ...favfilter.Hash) bool {
