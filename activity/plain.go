@@ -76,7 +76,8 @@ func OpenPlain(ctx context.Context, c PlainConfig) (*Plain, error) {
 	}
 	rates := common.Kinds.Rates(common.FalsePositiveRate)
 	alone, err := pages.OpenAlone(ctx, pages.AloneConfig{
-		Store: c.Store, Pages: c.Pages, KeyRate: rates.Key, Now: c.Now, Logger: common.Logger,
+		Store: c.Store, Pages: c.Pages, KeyRate: rates.Key, Weights: common.Kinds.weights(),
+		Now: c.Now, Logger: common.Logger,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("open a filter without a ledger: %w", err)
@@ -91,6 +92,17 @@ func OpenPlain(ctx context.Context, c PlainConfig) (*Plain, error) {
 		return nil, fmt.Errorf("open a filter without a ledger: %w", err)
 	}
 	return p, nil
+}
+
+// weights returns the weights of the keys of rows, by their kinds.
+func (ks *Kinds) weights() map[string]uint8 {
+	weights := make(map[string]uint8)
+	for _, k := range ks.all {
+		for _, kind := range []string{k.Name, k.Mirror()} {
+			weights[kind] = pages.Weight(string(k.Target))
+		}
+	}
+	return weights
 }
 
 // Record records activities as if one after another, and returns the outcome of each: [Stuck] for

@@ -73,7 +73,8 @@ type Rates struct {
 }
 
 // Rates divides the false-positive rate of a candidate. Windows have half of it, because most keys
-// are in windows: a key takes fewer bits with a larger share.
+// are in windows: a key takes fewer bits with a larger share. The share of a kind is for all ids on
+// a candidate together: in pages, the weights of keys see to it.
 func (ks *Kinds) Rates(candidate float64) Rates {
 	keys, windows := 0, 0
 	for _, k := range ks.all {
@@ -91,7 +92,7 @@ func (ks *Kinds) Rates(candidate float64) Rates {
 	}
 	return Rates{
 		Candidate: candidate,
-		Key:       share / float64(max(keys, 1)),
+		Key:       min(share/float64(max(keys, 1)), pages.MaxKeyRate),
 		Window:    share / float64(max(windows, 1)),
 	}
 }

@@ -10,14 +10,15 @@ import (
 type row struct {
 	owner, kind, target string
 	facet               Facet // of the target
+	of                  Facet // of the activity's target, which differs in a mirror
 }
 
 // rows returns the rows of an activity that user has with target: the user's own, and if there is
 // one the mirror on the target's page.
 func (k Kind) rows(user, target string) (own, mirror row, mirrored bool) {
-	own = row{owner: user, kind: k.Name, target: target, facet: k.Target}
+	own = row{owner: user, kind: k.Name, target: target, facet: k.Target, of: k.Target}
 	if name := k.Mirror(); name != "" {
-		return own, row{owner: target, kind: name, target: user, facet: User}, true
+		return own, row{owner: target, kind: name, target: user, facet: User, of: k.Target}, true
 	}
 	return own, row{}, false
 }
@@ -52,7 +53,9 @@ func (r *row) key() string { return pages.Key(r.kind, r.owner, string(r.facet), 
 
 // start returns the hash of the start of the row's key, which ends before the target.
 func (r *row) start(seed uint64) favfilter.Start {
-	return pages.KeyStart(seed, r.kind, r.owner, string(r.facet))
+	start := pages.KeyStart(seed, r.kind, r.owner, string(r.facet))
+	start.Extra = pages.Weight(string(r.of))
+	return start
 }
 
 // item returns what the row is among those of its owner.

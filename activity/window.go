@@ -12,7 +12,21 @@ import (
 	"github.com/feedfilter/feedfilter/favfilter"
 )
 
-// openWindows opens the windows of all kinds that have one.
+// lookups returns how many keys of a window a candidate may be looked up by: posts by their id and
+// 16 related ones, other facets by 64 ids, each with two forms of its fold and eight parents.
+func lookups(facet Facet) float64 {
+	if facet == Post {
+		return 17
+	}
+	return 64 * 2 * (1 + MaxParents)
+}
+
+// lowestRate is the lowest rate of a window.
+const lowestRate = 1e-11
+
+// openWindows opens the windows of all kinds that have one. The rate of a kind is for all ids on a
+// candidate together, so that of a key is lower. Windows from before 0.3.0, in which each key has
+// the rate of a candidate, stay in use until they are forgotten.
 func (r *reader) openWindows(store favfilter.Store, log *slog.Logger) (err error) {
 	identity := r.source.Identity()
 	r.windows = make(map[string]*seen.Windows)
@@ -25,7 +39,8 @@ func (r *reader) openWindows(store favfilter.Store, log *slog.Logger) (err error
 			Length:            k.Window,
 			Parts:             k.Parts,
 			Most:              k.Most,
-			FalsePositiveRate: r.rates.Window,
+			FalsePositiveRate: max(lowestRate, r.rates.Window/lookups(k.Target)),
+			MostTolerated:     3 * r.rates.Window,
 			Seed:              identity.Seed,
 			Pages:             identity.Pages,
 			Log:               log,

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/feedfilter/feedfilter/activity/pages"
 	"github.com/feedfilter/feedfilter/favfilter"
 	"github.com/feedfilter/feedfilter/internal/faulttest"
 )
@@ -30,19 +31,24 @@ func TestRates(t *testing.T) {
 	}
 	block := Kind{Name: "block", Plural: "blocks", Target: User, Effect: Drop, Reverse: "blocked-by"}
 	note := Kind{Name: "note", Plural: "notes", Target: Post, Effect: Annotate}
+	const all = 0.75 / 512 // whose third is exact
 	for name, c := range map[string]struct {
 		kinds []Kind
 		want  Rates
 	}{
-		"both":         {[]Kind{block, drop("hide", 0), note, drop("seen", time.Hour), drop("read", time.Hour)}, Rates{0.12, 0.02, 0.03}},
-		"pages alone":  {[]Kind{block, drop("hide", 0), note}, Rates{0.12, 0.04, 0.12}},
-		"windows only": {[]Kind{note, drop("seen", time.Hour), drop("read", time.Hour)}, Rates{0.12, 0.12, 0.06}},
-		"none":         {[]Kind{note}, Rates{0.12, 0.12, 0.12}},
+		"both":         {[]Kind{block, drop("hide", 0), note, drop("seen", time.Hour), drop("read", time.Hour)}, Rates{all, all / 6, all / 4}},
+		"pages alone":  {[]Kind{block, drop("hide", 0), note}, Rates{all, all / 3, all}},
+		"windows only": {[]Kind{note, drop("seen", time.Hour), drop("read", time.Hour)}, Rates{all, all, all / 2}},
+		"none":         {[]Kind{note}, Rates{all, all, all}},
 	} {
 		kinds, err := NewKinds(c.kinds...)
 		must(t, err)
-		if got := kinds.Rates(0.12); got != c.want {
+		if got := kinds.Rates(all); got != c.want {
 			t.Errorf("%s: %v, want %v", name, got, c.want)
+		}
+		// The weights of keys are enough for keys that set eight bits or more.
+		if got, want := kinds.Rates(0.5).Key, pages.MaxKeyRate; got != want {
+			t.Errorf("%s: %v of a key at a rate of a half, want %v", name, got, want)
 		}
 	}
 }

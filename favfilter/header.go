@@ -68,7 +68,7 @@ const (
 	// HeaderBytes is the length of an encoded [Header].
 	HeaderBytes = 64
 
-	buildBytes   = 8
+	buildBytes     = 8
 	formatName     = "FAV"
 	formatUniform  = 3
 	formatWeighted = 4

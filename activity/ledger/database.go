@@ -31,6 +31,7 @@ type database interface {
 		ctx context.Context, limit time.Duration, do func(ctx context.Context, t transaction) error,
 	) error
 	agree(ctx context.Context, bound time.Duration) error // see Ledger.Agree
+	older(ctx context.Context) (bool, error)              // see PageFormats.Older
 	ping(ctx context.Context, s statement) error          // query, on a connection of its own
 	pools() []Pool                                        // also after close
 	close() error

@@ -26,7 +26,8 @@ func identify(
 ) (id Identity, write []statement, err error) {
 	if len(meta) == 0 {
 		id = newIdentity(o.Pages)
-		return id, append(Layouts{Current: id.Pages}.statements(), id.statements()...), nil
+		write = append(Layouts{Current: id.Pages}.statements(), id.statements()...)
+		return id, append(write, putPageFormat()), nil
 	}
 	if id, err = parseIdentity(meta); err != nil {
 		return Identity{}, nil, err

@@ -69,8 +69,9 @@ type postgresDatabase struct {
 	pings       *pgxpool.Pool          // only for ping
 	connections atomic.Uint32          // number of connections of polls without a history so far
 	settings    atomic.Pointer[uint32] // settingsNumber of this process; nil: not declared
-	settingsKey int32
-	callTimeout time.Duration // see postgresURL.callTimeout
+	settingsKey int32                  // of locks for settings
+	formatKey   int32                  // of locks for the format of pages
+	callTimeout time.Duration          // see postgresURL.callTimeout
 	cancels     *canceler
 }
 
@@ -214,7 +215,7 @@ func (u postgresURL) name() string {
 // open migrates the schema and creates the pools of connections.
 func (u postgresURL) open(ctx context.Context, o Options) (*Ledger, error) {
 	d := &postgresDatabase{
-		settingsKey: settingsKey(u.schema), callTimeout: u.callTimeout(), cancels: u.cancels,
+		settingsKey: lockKey(settings, u.schema), formatKey: lockKey("page format", u.schema), callTimeout: u.callTimeout(), cancels: u.cancels,
 	}
 	if err := d.prepare(ctx, u, o); err != nil {
 		return nil, err

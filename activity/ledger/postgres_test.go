@@ -43,6 +43,7 @@ func TestPostgres(t *testing.T) {
 		"PollsApart":                on.testPollsApart,
 		"PollsPastOpenTransactions": on.testPollsPastOpenTransactions,
 		"Settings":                  on.testSettings,
+		"PageFormats":               on.testPageFormats,
 		"EndedByTheServersClock":    on.testEndedByTheServersClock,
 		"LeaseByTheServersClock":    on.testLeaseByTheServersClock,
 		"PollsRolledBack":           on.testPollsRolledBack,

@@ -3,7 +3,6 @@ package ledger
 import (
 	"context"
 	"fmt"
-	"hash/fnv"
 	"maps"
 	"net"
 	"slices"
@@ -116,8 +115,8 @@ func (d *postgresDatabase) agree(ctx context.Context, bound time.Duration) error
 	return err
 }
 
-// lockSettings holds a lock for the settings of this process on the connection of polls, and
-// looks for locks of other settings. The server releases a lock with its connection, so a killed
+// lockSettings holds locks for the settings of this process, and for the format of pages that it
+// reads, on the connection of polls. It looks for locks of other settings. The server releases a lock with its connection, so a killed
 // process leaves no lock behind. If two processes start at once with different settings, both
 // may be refused.
 func (d *postgresDatabase) lockSettings(ctx context.Context, conn *pgx.Conn) error {
@@ -127,6 +126,7 @@ func (d *postgresDatabase) lockSettings(ctx context.Context, conn *pgx.Conn) err
 	}
 	var other *int64
 	err := send(ctx, conn, statement{sql: unlockSettingsSQL},
+		statement{sql: lockSettingsSQL, args: []any{d.formatKey, int32(PageFormat)}},
 		statement{sql: lockSettingsSQL, args: []any{d.settingsKey, int32(*own)}},
 		statement{sql: otherSettingsSQL, args: []any{d.settingsKey, int64(*own)}, into: []any{&other}})
 	if err != nil {
@@ -159,11 +159,4 @@ func describe(number uint32) string {
 		text += " and a page cache"
 	}
 	return text
-}
-
-// settingsKey returns the first half of the lock keys of a schema.
-func settingsKey(schema string) int32 {
-	h := fnv.New32a()
-	_, _ = h.Write([]byte("feedfilter settings " + schema)) // never fails
-	return int32(h.Sum32())
 }

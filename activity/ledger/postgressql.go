@@ -107,6 +107,11 @@ const (
 	otherSettingsSQL = `SELECT (SELECT objid::bigint` + settingsSQL +
 		` AND objid <> $2::bigint::oid LIMIT 1)`
 	cachedSQL = `SELECT EXISTS (SELECT` + settingsSQL + ` AND objid::bigint & $2 <> 0)`
+	// olderSQL reports whether a process holds a lock for settings, but none for a format of pages.
+	// Processes lock the format first.
+	olderSQL = `SELECT EXISTS (SELECT` + settingsSQL + ` AND pid NOT IN (
+		SELECT pid FROM pg_locks f WHERE f.locktype = 'advisory' AND f.granted AND f.objsubid = 2
+			AND f.classid = $2::int4::oid AND f.database = pg_locks.database))`
 
 	// setSessionSQL sets parameters of the session, and readSessionSQL reads them. Both return the
 	// id of the server process, and names and values in the server's own form.

@@ -31,6 +31,8 @@ type AloneConfig struct {
 	Store   favfilter.Store
 	Pages   uint32
 	KeyRate float64 // false-positive rate of one key
+	// Weights has the weight of the keys of each kind of rows. Keys of other kinds are not looked up.
+	Weights map[string]uint8
 
 	Now    func() time.Time
 	Logger *slog.Logger
@@ -92,7 +94,9 @@ func (p *Alone) openFilter(ctx context.Context, c AloneConfig) error {
 			Pages:             identity.Pages,
 			Seed:              identity.Seed,
 			PageBy:            ownerOf,
-			Hash:              hashOf,
+			Hash: func(seed uint64, key string) favfilter.Hash {
+				return hashOf(seed, key, c.Weights[kindOf(key)])
+			},
 		})
 		if !errors.Is(err, favfilter.ErrMismatch) || tries == 0 {
 			return err

@@ -33,6 +33,9 @@ func (sc *Scrubber) compare(pages []uint32, to *Survey) (found []faultyPage, com
 			compared++
 			to.add(pages[i], st)
 			sc.weigh(&to.load, pages[i], st)
+			if !st.Missing && st.Damage == nil && sc.rebuilder.outdated(st.Header) {
+				sc.due.addOutdated(pages[i])
+			}
 		}
 	}
 	sc.storage.stats.scrubbed.Add(uint64(compared))

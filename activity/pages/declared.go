@@ -22,6 +22,14 @@ type RowKind struct {
 	Followed bool // a source alone writes the kind
 }
 
+// weight returns the weight of keys of the kind: that of the facet of its activities' targets.
+func (k RowKind) weight() uint8 {
+	if k.Owner != ledger.User {
+		return Weight(k.Owner)
+	}
+	return Weight(k.Target)
+}
+
 // declare declares this process's kinds to the ledger.
 func (b *rebuilder) declare(ctx context.Context) error {
 	if err := b.ledger.Declare(ctx, b.kinds); err != nil {

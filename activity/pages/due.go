@@ -10,6 +10,8 @@ const (
 	reasonChanged = "changed"
 	// reasonResidue is the reason of a page in which removals left too many bits of keys.
 	reasonResidue = "residue"
+	// reasonFormat is the reason of a page that is to get a later format version.
+	reasonFormat = "format"
 	// reasonVerified is the reason of a page to compare with the ledger key by key.
 	reasonVerified = "verified"
 )
@@ -22,6 +24,9 @@ const (
 	enoughCleared = 4
 	// maxChanged bounds the pages of a poll that are checked. A scrub checks the rest.
 	maxChanged = 512
+	// maxOutdated bounds the pages that wait for a later format version. A later round of the scrub
+	// finds the others.
+	maxOutdated = 64
 )
 
 // dueQueue holds the pages that the background work is to look at, with the reason and from when
@@ -30,7 +35,8 @@ type dueQueue struct {
 	mu     sync.Mutex
 	listed map[duePage]bool
 	order  []dueEntry
-	rested int64         // when the next page may be taken because of residue, as elapsed
+	rested int64         // when the next page may be tidied, as elapsed
+	format int           // entries for reasonFormat
 	more   chan struct{} // has an element after a page was added
 }
 
@@ -50,6 +56,19 @@ func newDueQueue() *dueQueue {
 	return &dueQueue{listed: make(map[duePage]bool), more: make(chan struct{}, 1)}
 }
 
+// addOutdated lists a page for reasonFormat, unless maxOutdated are listed.
+func (q *dueQueue) addOutdated(page uint32) {
+	q.mu.Lock()
+	full := q.format >= maxOutdated
+	q.mu.Unlock()
+	if !full {
+		q.add(page, reasonFormat, 0)
+	}
+}
+
+// tidies reports whether a reason is none of a fault: such pages are rebuilt one by one, with pauses.
+func tidies(reason string) bool { return reason == reasonResidue || reason == reasonFormat }
+
 // add lists a page for a reason other than reasonChanged.
 func (q *dueQueue) add(page uint32, reason string, from int64) {
 	q.list(dueEntry{duePage{page, reason}, 0, from})
@@ -68,13 +87,16 @@ func (q *dueQueue) list(e dueEntry) {
 	}
 	q.listed[e.duePage] = true
 	q.order = append(q.order, e)
+	if e.reason == reasonFormat {
+		q.format++
+	}
 	select {
 	case q.more <- struct{}{}:
 	default:
 	}
 }
 
-// rest lets no page be taken because of residue before the given time.
+// rest lets no page be tidied before the given time.
 func (q *dueQueue) rest(until int64) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -83,7 +105,7 @@ func (q *dueQueue) rest(until int64) {
 
 // at returns when the page is due. The caller holds mu.
 func (q *dueQueue) at(e dueEntry) int64 {
-	if e.reason == reasonResidue {
+	if tidies(e.reason) {
 		return max(e.from, q.rested)
 	}
 	return e.from
@@ -114,6 +136,9 @@ func (q *dueQueue) take(now int64) (pages []PageAt, reason string) {
 		}
 		pages, reason = append(pages, PageAt{e.page, e.want}), e.reason
 		delete(q.listed, e.duePage)
+		if e.reason == reasonFormat {
+			q.format--
+		}
 	}
 	q.order = kept
 	return pages, reason

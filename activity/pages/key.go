@@ -21,26 +21,64 @@ func Key(kind, owner, facet, target string) string {
 	return string(appendEscaped(appendKeyStart(nil, kind, owner, facet), target))
 }
 
-// KeyStart returns the hash of the start of the owner's keys of a kind with targets of a facet.
+// KeyStart returns the hash of the start of the owner's keys of a kind with targets of a facet, of
+// the weight of that facet.
 func KeyStart(seed uint64, kind, owner, facet string) favfilter.Start {
 	var buf [128]byte
-	return favfilter.HashStartBytes(seed, appendKeyStart(buf[:0], kind, owner, facet))
+	start := favfilter.HashStartBytes(seed, appendKeyStart(buf[:0], kind, owner, facet))
+	start.Extra = Weight(facet)
+	return start
 }
+
+// Weight returns the weight of the keys of activities with targets of a facet, see
+// [favfilter.Hash.Extra]. Mirrored keys, whose targets are users, have it as well: a fan-out looks
+// for its users on the pages of all ids of a post.
+//
+// A post must not be dropped more often than [Config.KeyRate] says because of one kind, whatever it
+// carries. So the weight makes up for the look-ups that a kind may need for one post:
+//
+//	posts   17      its own id and 16 related ones
+//	users   101     its author and 100 actors
+//	others  25,000  the phrases of a text; 64 ids of another facet are fewer, each with two forms of
+//	                its fold and eight parents
+//
+// At up to [MaxKeyRate], a page at its limit has 45.9 % of its bits set or fewer, and each extra bit
+// divides the rate by 2.18 or more. A change of a weight needs another format version.
+func Weight(facet string) uint8 {
+	switch facet {
+	case ledger.Post:
+		return 4
+	case ledger.User:
+		return 6
+	default:
+		return 13
+	}
+}
+
+// MaxKeyRate is the highest rate at which the weights are enough: at a higher one, keys set so few
+// bits that a page at its limit has more than half of its bits set.
+const MaxKeyRate = 1.0 / 512
 
 // UserHash returns the hash that places a user. Its top bits choose the user's page and hash slot.
 func UserHash(seed uint64, user string) uint64 {
 	return favfilter.HashKey(seed, user).H1
 }
 
-// hashOf returns the hash of a whole key: that of [KeyStart], combined with the target's id.
-func hashOf(seed uint64, key string) favfilter.Hash {
+// hashOf returns the hash of a whole key of the given weight: that of [KeyStart], combined with the
+// target's id.
+func hashOf(seed uint64, key string, weight uint8) favfilter.Hash {
 	owner := strings.Index(key, ":U") + len(":U")
 	end := owner + strings.IndexByte(key[owner:], '_') + len("_U")
 	if letter := key[end-1]; letter != 'U' && letter != 'P' {
 		end += strings.IndexByte(key[end:], ':') + len(":")
 	}
-	return favfilter.HashStart(seed, key[:end]).With(favfilter.HashKey(seed, unescape(key[end:])))
+	start := favfilter.HashStart(seed, key[:end])
+	start.Extra = weight
+	return start.With(favfilter.HashKey(seed, unescape(key[end:])))
 }
+
+// kindOf returns the kind of a key.
+func kindOf(key string) string { return key[:strings.IndexByte(key, ':')] }
 
 // ownerOf returns the id of the user whose page holds the key.
 func ownerOf(key string) string {

@@ -90,6 +90,7 @@ type Pages struct {
 	grower    *Grower
 	reader    *reader
 	inspector *Inspector
+	format    *pageFormat
 }
 
 // Open returns the pages of the ledger. It reads the sequence of every page from the ledger, to
@@ -120,6 +121,9 @@ func (p *Pages) begin(ctx context.Context, passive bool) error {
 	if err := p.rebuilder.declare(ctx); err != nil {
 		return err
 	}
+	if err := p.format.learn(ctx, passive); err != nil {
+		return err
+	}
 	if err := p.known.FirstPoll(ctx); err != nil {
 		return fmt.Errorf("read page sequences: %w", err)
 	}
@@ -134,6 +138,9 @@ func (p *Pages) maintain() {
 	p.life.Go(p.known.KeepPolling)
 	p.life.Go(p.scrubber.scrubLoop)
 	p.life.Go(p.committer.endLoop)
+	if p.storage.uniform.Load() {
+		p.life.Go(p.format.raise)
+	}
 	p.grower.growOnOpen()
 }
 
@@ -173,6 +180,7 @@ func newPages(ctx context.Context, c Config) *Pages {
 		grower:    newGrower(scrubber),
 		reader:    newReader(rebuilder, c.Replica),
 		inspector: newInspector(rebuilder),
+		format:    &pageFormat{core: rebuilder.core},
 	}
 }
 

@@ -462,7 +462,7 @@ func TestCloseDuringABadRebuild(t *testing.T) {
 func TestWritesDuringALongRebuild(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, store := newLedger(t, 1), &favfilter.Memory{}
-		const takes = 3 * pageTimeout
+		const takes, writes = 3 * pageTimeout, 50 // for which the rebuilt page has room
 		var large atomic.Bool
 		var reads atomic.Int64
 		slow := l.Around(func(ctx context.Context, c *ledger.Call, next func(ctx context.Context) error) error {
@@ -479,21 +479,21 @@ func TestWritesDuringALongRebuild(t *testing.T) {
 		p.record(t, true, add("1", "hide", "before"))
 		p.losePages(t, 0)
 		large.Store(true)
-		var writes sync.WaitGroup
+		var group sync.WaitGroup
 		start := time.Now()
-		for i := range 100 {
-			writes.Go(func() {
+		for i := range writes {
+			group.Go(func() {
 				if _, err := p.Record(t.Context(), []act{add("1", "hide", fmt.Sprint("p", i))}); err != nil {
 					t.Error(err)
 				}
 			})
-			time.Sleep(takes / 50) // some writes before the rebuild ends, some after
+			time.Sleep(takes / (writes / 2)) // some writes before the rebuild ends, some after
 		}
-		writes.Wait()
+		group.Wait()
 		if took := time.Since(start); took > 3*takes {
 			t.Errorf("the last write was acknowledged after %v", took)
 		}
-		for i := range 100 {
+		for i := range writes {
 			p.want(t, "1", "hide", fmt.Sprint("p", i), true)
 		}
 		if n := reads.Load(); n > 2 {

@@ -376,9 +376,9 @@ func (b *rebuilder) readKeys(
 func (b *rebuilder) imageOf(
 	number uint32, parts [][]favfilter.Hash, s ledger.PageState,
 ) (*favfilter.Page, error) {
-	keys := 0
-	for _, hashes := range parts {
-		keys += len(hashes)
+	keys, err := b.weigh(parts)
+	if err != nil {
+		return nil, err
 	}
 	for {
 		shape, err := b.shapeFor(keys)
@@ -410,20 +410,43 @@ func (b *rebuilder) imageOf(
 	}
 }
 
+// weigh returns how many keys without weight take as much room as the given ones.
+func (b *rebuilder) weigh(parts [][]favfilter.Hash) (keys int, err error) {
+	shape, err := b.shapeFor(0)
+	weight := 0.0
+	for _, hashes := range parts {
+		weight += shape.Weigh(hashes...)
+	}
+	return int(math.Ceil(weight)), err
+}
+
+// shapeFor returns the shape of a page for so many keys without weight, in the format in which
+// pages are built.
 func (b *rebuilder) shapeFor(keys int) (favfilter.Shape, error) {
-	return favfilter.ShapeFor(int(float64(keys)*headroom)+1, b.storage.keyRate)
+	shape, err := favfilter.ShapeFor(int(float64(keys)*headroom)+1, b.storage.keyRate)
+	shape.Uniform = b.storage.uniform.Load()
+	return shape, err
 }
 
-// overfull reports whether one more key could take the page past its false-positive rate. A page
-// with room for a key takes most writes even while it cannot be rebuilt.
+// overfull reports whether one more key, of the largest weight, could take the page past its
+// false-positive rate. A page with room for a key takes most writes even while it cannot be rebuilt.
 func (b *rebuilder) overfull(h favfilter.Header) bool {
-	return h.Set+uint32(h.Shape.Hashes) > h.Shape.Limit(b.storage.keyRate)
+	more := favfilter.Batch{
+		Sequence: 1, Rate: b.storage.keyRate, Add: []favfilter.Hash{{Extra: Weight("")}},
+	}
+	return int64(h.Set) > more.Room(h.Shape)
 }
 
-// oversized reports whether the page is shrinkFactor times larger than it needs to be.
+// oversized reports whether the page is shrinkFactor times larger than it needs to be. Its count
+// does not tell how much its keys weigh, and after removals it has too many bits set.
 func (b *rebuilder) oversized(h favfilter.Header) bool {
-	fit, err := b.shapeFor(int(h.Count))
+	fit, err := b.shapeFor(max(int(h.Count), h.Shape.Held(h.Set)))
 	return err == nil && fit.Bits <= h.Shape.Bits/shrinkFactor
+}
+
+// outdated reports whether the page should have a later format version.
+func (b *rebuilder) outdated(h favfilter.Header) bool {
+	return h.Shape.Uniform && !b.storage.uniform.Load() && !isClosed(h)
 }
 
 // remake rebuilds the page for a writer. It fails if the store does not take the page. If nobody is
@@ -457,6 +480,7 @@ func (b *rebuilder) hashes(ctx context.Context, rows []ledger.Row) ([]favfilter.
 		}
 		if of == nil || of.Kind != row.Kind || of.Owner != row.Owner {
 			start, of = KeyStart(seed, row.Kind, row.Owner, k.Target), row
+			start.Extra = k.weight()
 		}
 		hashes = append(hashes, start.With(favfilter.HashKey(seed, row.Target)))
 	}

@@ -29,8 +29,8 @@ func (sc *Scrubber) workDue(s *scrub, now int64) bool {
 			sc.noteLoss(s)
 		}
 		sc.noteFaulty(s, failed)
-	case reasonResidue:
-		sc.clearResidue(pages[0].Page)
+	case reasonResidue, reasonFormat:
+		sc.tidy(pages[0].Page, reason)
 	case reasonVerified:
 		sc.verify(pages[0].Page)
 	}
@@ -83,34 +83,35 @@ func (sc *Scrubber) noteFaulty(s *scrub, failed int) {
 	}
 }
 
-// clearResidue rebuilds a page to remove the bits of keys that were removed. Until then, those keys
-// are reported a little more often. The next such page waits for a pause after it.
-func (sc *Scrubber) clearResidue(page uint32) {
+// tidy rebuilds a page that may be used as it is: to remove the bits of keys that were removed,
+// which are reported a little more often until then, or to give it a later format version. The next
+// such page waits for a pause after it.
+func (sc *Scrubber) tidy(page uint32, reason string) {
 	start, pause := time.Now(), retryPause
 	if sc.rebuilder.inParts(page) { // other pages would have to wait for it
-		if sc.largeWork(func(ctx context.Context) { sc.clearWithin(ctx, page) }) {
+		if sc.largeWork(func(ctx context.Context) { sc.tidyWithin(ctx, page, reason) }) {
 			pause = idleShare * time.Since(start)
 		} else {
-			sc.due.add(page, reasonResidue, 0)
+			sc.due.add(page, reason, 0)
 		}
 	} else {
 		ctx, cancel := context.WithTimeout(sc.life.Base, repairPatience)
 		defer cancel()
-		if sc.clearWithin(ctx, page) {
+		if sc.tidyWithin(ctx, page, reason) {
 			pause = idleShare * time.Since(start)
 		}
 	}
 	sc.due.rest(sc.life.Elapsed() + int64(pause))
 }
 
-// clearWithin is clearResidue with a context. It returns false if ledger or store is down or too
+// tidyWithin is tidy with a context. It returns false if ledger or store is down or too
 // slow.
-func (sc *Scrubber) clearWithin(ctx context.Context, page uint32) bool {
-	f, err := sc.rebuilder.rebuild(ctx, page, 0, reasonResidue, math.MaxInt)
+func (sc *Scrubber) tidyWithin(ctx context.Context, page uint32, reason string) bool {
+	f, err := sc.rebuilder.rebuild(ctx, page, 0, reason, math.MaxInt)
 	if errors.Is(err, ledger.ErrGone) || err == nil && f.storeErr == nil && f.placed {
 		return true
 	}
-	sc.due.add(page, reasonResidue, 0) // also if the page was written to during the rebuild
+	sc.due.add(page, reason, 0) // also if the page was written to during the rebuild
 	return err == nil && f.storeErr == nil
 }
 

@@ -21,6 +21,7 @@ type storage struct {
 	store    favfilter.Store
 	identity favfilter.Identity // of the pages
 	keyRate  float64            // false-positive rate of one key
+	uniform  atomic.Bool        // pages are built in format version 3, without weights
 	now      func() time.Time
 	log      *slog.Logger
 

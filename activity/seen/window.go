@@ -39,8 +39,8 @@ const bitmapBits = 32
 // l is what [favfilter.Store.Load] returned for id.
 //
 // The window is empty if its keys must not be used: they have another seed, are damaged, or report
-// more than three times the false-positive rate. Keys that exceed the rate by less stay in use,
-// because the rate may have been lowered, and forgetting them would be worse. Damage is logged and
+// more than [Config.MostTolerated]. Keys that exceed the rate by less stay in use, because the rate
+// may have been lowered, and forgetting them would be worse. Damage is logged and
 // counted. A string of another format version is damaged, too, but is neither logged nor counted:
 // after an upgrade, each feed meets some.
 func (ws *Windows) Decode(
@@ -71,7 +71,7 @@ func (w *Window) use(s stored) {
 		live = live[1:]
 	}
 	if len(live) == 0 || s.seed != w.windows.c.Seed ||
-		rateOf(live) > w.windows.rules.rate*rateTolerance {
+		rateOf(live) > w.windows.c.MostTolerated {
 		return
 	}
 	w.runs = live

@@ -61,6 +61,9 @@ type Config struct {
 	// FalsePositiveRate is the highest share of absent keys that are reported: 1e-11 to 0.5. Default
 	// 0.001.
 	FalsePositiveRate float64
+	// MostTolerated is the share up to which a window is used that was written with a higher
+	// FalsePositiveRate. Default: three times FalsePositiveRate.
+	MostTolerated float64
 
 	// Seed is the seed of the key hashes, see [favfilter.Config]. Windows with another seed do not
 	// find the keys.
@@ -123,6 +126,7 @@ func (c *Config) complete() error {
 	c.Parts = cmp.Or(c.Parts, DefaultParts)
 	c.Most = cmp.Or(c.Most, DefaultMost)
 	c.FalsePositiveRate = cmp.Or(c.FalsePositiveRate, 0.001)
+	c.MostTolerated = cmp.Or(c.MostTolerated, rateTolerance*c.FalsePositiveRate)
 	c.Pages = cmp.Or(c.Pages, 1024)
 	if c.Now == nil {
 		c.Now = time.Now

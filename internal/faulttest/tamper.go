@@ -67,13 +67,15 @@ func tampered(t testing.TB, l *ledger.Ledger, store favfilter.Store, lost, madeU
 // Key returns the hash of the key of an activity, such as "1 hide 2" or "1 blocked-by 2".
 func Key(seed uint64, line string) favfilter.Hash {
 	f := strings.Fields(line)
-	target := "_P"
+	target, weight := "_P", uint8(4) // as activity/pages.Weight has it, whose tests import this package
 	switch {
 	case strings.HasPrefix(f[1], "block"),
 		slices.Contains([]string{"no-repost", "mute", "mute-of", "follow", "follow-of"}, f[1]):
-		target = "_U"
+		target, weight = "_U", 6
 	case f[1] == "shun", f[1] == "domain-mute":
-		target = "_domain:"
+		target, weight = "_domain:", 13
 	}
-	return favfilter.HashStart(seed, f[1]+":U"+f[0]+target).With(favfilter.HashKey(seed, f[2]))
+	start := favfilter.HashStart(seed, f[1]+":U"+f[0]+target)
+	start.Extra = weight
+	return start.With(favfilter.HashKey(seed, f[2]))
 }
