@@ -57,6 +57,9 @@ type Inside interface {
 	// Identity returns the identity of the filter. Its number of pages is that with which the filter
 	// was created; for the current number, see [pages.Grower.Layout].
 	Identity() favfilter.Identity
+	// Weights returns the weights of the keys of rows, by their kind. The caller must not change
+	// the map.
+	Weights() map[string]uint8
 	// InspectPage reads a page, and compares it with the ledger if there is one.
 	InspectPage(ctx context.Context, number uint32) (*pages.PageInside, error)
 	// InspectUser reads the page of a user, and compares it and the user's keys with the ledger if

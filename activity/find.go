@@ -296,7 +296,7 @@ func (r *reader) Audience(
 	for i, owner := range owners {
 		v := r.newView(owner.ID, kinds)
 		for n := range v.kinds {
-			v.kinds[n].ofAudience(v.seed, owner)
+			r.ofAudience(&v.kinds[n], owner)
 		}
 		if views[i] = v; v.ledger { // all are alike
 			read = append(read, v.userHash)
@@ -338,13 +338,13 @@ func (r *reader) Audience(
 }
 
 // ofAudience makes l look for users who have the activity with the owner.
-func (l *lookup) ofAudience(seed uint64, owner Owner) {
+func (r *reader) ofAudience(l *lookup, owner Owner) {
 	l.facet = User
 	if l.kind.Reverse == "" {
 		l.sides = None // what the owner did is no reason for the other
 	}
 	if _, mirror, ok := l.kind.rows("", owner.ID); ok && l.kind.Target == owner.Facet {
 		l.sides |= Reverse
-		l.reverse = mirror.start(seed)
+		l.reverse = r.startOf(&mirror)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/feedfilter/feedfilter/activity/ledger"
+	"github.com/feedfilter/feedfilter/activity/pages"
 	"github.com/feedfilter/feedfilter/activity/seen"
 )
 
@@ -64,6 +65,9 @@ type Kind struct {
 	Name   string // lower-case letters and dashes, such as "block"
 	Plural string // such as "blocks": a second name in calls, and in routes
 	Target Facet
+	// Effect is what the kind does. A kind that dropped no posts when the ledger met it first keeps
+	// its keys, even if it drops posts later: each id on a post then counts towards the
+	// false-positive rate, see [Config.FalsePositiveRate].
 	Effect Effect
 
 	// Fold is how ids of the target's facet are made alike, and Rollup which ids are below others.
@@ -359,6 +363,16 @@ func (ks *Kinds) CheckFacet(facet Facet, field string) error {
 	return nil
 }
 
+// Weight returns the weight of the kind's keys, if the ledger has not met it with another: see
+// [favfilter.Hash.Extra]. No post is dropped because of a key of a kind that annotates or keeps, so
+// such keys need none.
+func (k Kind) Weight() int {
+	if k.Effect == Drop {
+		return int(pages.Weight(string(k.Target)))
+	}
+	return 0
+}
+
 // ofRows returns the kinds that the ledger keeps, in the form that it takes.
 func (ks *Kinds) ofRows() (kinds []ledger.Kind) {
 	for _, k := range ks.all {
@@ -367,6 +381,7 @@ func (ks *Kinds) ofRows() (kinds []ledger.Kind) {
 				Name:    k.Name,
 				Reverse: k.Mirror(),
 				Target:  string(k.Target),
+				Weight:  k.Weight(),
 			})
 		}
 	}

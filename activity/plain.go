@@ -74,16 +74,18 @@ func OpenPlain(ctx context.Context, c PlainConfig) (*Plain, error) {
 			)
 		}
 	}
-	rates := common.Kinds.Rates(common.FalsePositiveRate)
+	rates, weights := common.Kinds.Rates(common.FalsePositiveRate), common.Kinds.plainWeights()
 	alone, err := pages.OpenAlone(ctx, pages.AloneConfig{
-		Store: c.Store, Pages: c.Pages, KeyRate: rates.Key, Weights: common.Kinds.weights(),
+		Store: c.Store, Pages: c.Pages, KeyRate: rates.Key, Weights: weights,
 		Now: c.Now, Logger: common.Logger,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("open a filter without a ledger: %w", err)
 	}
 	p := &Plain{
-		reader:  reader{source: alone, inside: alone, kinds: common.Kinds, rates: rates},
+		reader: reader{
+			source: alone, inside: alone, kinds: common.Kinds, rates: rates, weights: weights,
+		},
 		pages:   alone,
 		persist: common.Persist,
 	}
@@ -94,8 +96,9 @@ func OpenPlain(ctx context.Context, c PlainConfig) (*Plain, error) {
 	return p, nil
 }
 
-// weights returns the weights of the keys of rows, by their kinds.
-func (ks *Kinds) weights() map[string]uint8 {
+// plainWeights returns the weights of the keys of rows, by their kinds. Without a ledger, nothing
+// remembers with which weight a kind was declared first. So they do not depend on what may change.
+func (ks *Kinds) plainWeights() map[string]uint8 {
 	weights := make(map[string]uint8)
 	for _, k := range ks.all {
 		for _, kind := range []string{k.Name, k.Mirror()} {

@@ -30,6 +30,7 @@ type reader struct {
 	kinds    *Kinds
 	windows  map[string]*seen.Windows // by kind, of kinds with a window
 	rates    Rates
+	weights  map[string]uint8 // of the keys of rows in pages, by their kind
 	tally    tally
 	searches sync.Pool // of *search
 }
@@ -68,8 +69,8 @@ func (r *reader) userHash(user string) uint64 {
 // Rates are the parts of a false-positive rate.
 type Rates struct {
 	Candidate float64 // of a candidate of a feed: what all kinds that drop take together
-	Key       float64 // of one key in a page
-	Window    float64 // of one key in a window
+	Key       float64 // of one key without weight in a page
+	Window    float64 // of a candidate in a window, see OfWindow
 }
 
 // Rates divides the false-positive rate of a candidate. Windows have half of it, because most keys

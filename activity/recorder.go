@@ -147,7 +147,10 @@ func open(ctx context.Context, c Config) (*Recorder, error) {
 		return nil, err
 	}
 	r := &Recorder{
-		reader:  reader{source: p, inside: p.Inspector(), kinds: c.Kinds, rates: rates},
+		reader: reader{
+			source: p, inside: p.Inspector(), kinds: c.Kinds, rates: rates,
+			weights: p.Inspector().Weights(),
+		},
 		ledger:  c.Ledger,
 		pages:   p,
 		persist: c.Persist,

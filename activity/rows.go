@@ -10,15 +10,14 @@ import (
 type row struct {
 	owner, kind, target string
 	facet               Facet // of the target
-	of                  Facet // of the activity's target, which differs in a mirror
 }
 
 // rows returns the rows of an activity that user has with target: the user's own, and if there is
 // one the mirror on the target's page.
 func (k Kind) rows(user, target string) (own, mirror row, mirrored bool) {
-	own = row{owner: user, kind: k.Name, target: target, facet: k.Target, of: k.Target}
+	own = row{owner: user, kind: k.Name, target: target, facet: k.Target}
 	if name := k.Mirror(); name != "" {
-		return own, row{owner: target, kind: name, target: user, facet: User, of: k.Target}, true
+		return own, row{owner: target, kind: name, target: user, facet: User}, true
 	}
 	return own, row{}, false
 }
@@ -51,10 +50,10 @@ func (k Kind) facing(user, target string) (direct, reverse row) {
 // key returns the row's key.
 func (r *row) key() string { return pages.Key(r.kind, r.owner, string(r.facet), r.target) }
 
-// start returns the hash of the start of the row's key, which ends before the target.
-func (r *row) start(seed uint64) favfilter.Start {
-	start := pages.KeyStart(seed, r.kind, r.owner, string(r.facet))
-	start.Extra = pages.Weight(string(r.of))
+// startOf returns the hash of the start of a row's key, which ends before the target.
+func (r *reader) startOf(row *row) favfilter.Start {
+	start := pages.KeyStart(r.source.Identity().Seed, row.kind, row.owner, string(row.facet))
+	start.Extra = r.weights[row.kind]
 	return start
 }
 

@@ -127,9 +127,9 @@ func (r *reader) newView(user string, kinds []Kind) *View {
 		l.kind, l.facet, l.sides = k, k.Target, k.Sides()
 		v.ledger = v.ledger || k.InLedger()
 		direct, reverse := k.facing(user, "")
-		l.direct = direct.start(v.seed)
+		l.direct = r.startOf(&direct)
 		if l.sides&Reverse != 0 {
-			l.reverse = reverse.start(v.seed)
+			l.reverse = r.startOf(&reverse)
 		}
 	}
 	return v

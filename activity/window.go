@@ -24,9 +24,12 @@ func lookups(facet Facet) float64 {
 // lowestRate is the lowest rate of a window.
 const lowestRate = 1e-11
 
-// openWindows opens the windows of all kinds that have one. The rate of a kind is for all ids on a
-// candidate together, so that of a key is lower. Windows from before 0.3.0, in which each key has
-// the rate of a candidate, stay in use until they are forgotten.
+// OfWindow returns the rate of a key in the window of a kind. Rates.Window is for all ids on a
+// candidate together.
+func (r Rates) OfWindow(k Kind) float64 { return max(lowestRate, r.Window/lookups(k.Target)) }
+
+// openWindows opens the windows of all kinds that have one. Windows of version 0.2.0, in which each
+// key has the rate of a candidate, stay in use until they are forgotten.
 func (r *reader) openWindows(store favfilter.Store, log *slog.Logger) (err error) {
 	identity := r.source.Identity()
 	r.windows = make(map[string]*seen.Windows)
@@ -39,7 +42,7 @@ func (r *reader) openWindows(store favfilter.Store, log *slog.Logger) (err error
 			Length:            k.Window,
 			Parts:             k.Parts,
 			Most:              k.Most,
-			FalsePositiveRate: max(lowestRate, r.rates.Window/lookups(k.Target)),
+			FalsePositiveRate: r.rates.OfWindow(k),
 			MostTolerated:     3 * r.rates.Window,
 			Seed:              identity.Seed,
 			Pages:             identity.Pages,
@@ -56,7 +59,7 @@ func (r *reader) openWindows(store favfilter.Store, log *slog.Logger) (err error
 func (r *reader) addSeen(b *seen.Batch, k Kind, a Activity, i int) {
 	seed := r.source.Identity().Seed
 	own, _, _ := k.rows(a.User, a.Target)
-	key := own.start(seed).With(favfilter.HashKey(seed, a.Target))
+	key := r.startOf(&own).With(favfilter.HashKey(seed, a.Target))
 	b.Add(r.windows[k.Name], pages.UserHash(seed, a.User), key, a.Since, i)
 }
 

@@ -12,6 +12,11 @@ type Kind struct {
 	Reverse string // kind of the mirrored rows in the target's page; "": none
 	Target  string // facet that the targets belong to: [User], [Post] or another
 	Source  string // the source that alone writes the kind; "": none. Declare leaves it as it is
+
+	// Weight is that of the kind's keys in pages, 0 to 127. The first declaration sets it for good:
+	// a key that was added with one weight is not found, nor removed, with another. -1: nobody has
+	// set it, because only processes of version 0.2.0 or earlier declared the kind.
+	Weight int
 }
 
 // Facets that every ledger knows.
@@ -39,7 +44,7 @@ func (k Kind) describe() string {
 // recorded. Kinds returns the kinds from then on. What happens to a kind depends on what the
 // ledger has:
 //
-//   - A kind that was declared alike stays.
+//   - A kind that was declared alike stays. Its Weight does not matter.
 //   - A new kind is added.
 //   - A kind whose Reverse differs replaces the earlier one if the ledger has no row of it.
 //   - A kind that is missing now stays if the ledger has no row of it, because another process may
@@ -64,14 +69,32 @@ func (l *Ledger) Declare(ctx context.Context, kinds []Kind) error {
 			return err
 		}
 		stored, err := readKinds(ctx, l.db)
-		stored, kinds = plain(stored), plain(kinds)
-		if err != nil || len(without(stored, kinds))+len(without(kinds, stored)) == 0 {
+		if err != nil {
 			return err
+		}
+		changed := len(without(plain(stored), plain(kinds)))+len(without(plain(kinds), plain(stored))) > 0
+		if !changed && len(weigh(stored, kinds)) == 0 {
+			return nil
 		}
 		return l.db.transact(ctx, 0, func(ctx context.Context, t transaction) error {
 			return l.declare(ctx, t, kinds)
 		})
 	})
+}
+
+// weigh returns the declared kinds that are stored without a weight.
+func weigh(stored, declared []Kind) (unweighed []Kind) {
+	for _, k := range stored {
+		if i := indexOf(declared, k.Name); i >= 0 && k.Weight < 0 {
+			unweighed = append(unweighed, declared[i])
+		}
+	}
+	return unweighed
+}
+
+// indexOf returns the index of the kind with the name; -1: there is none.
+func indexOf(kinds []Kind, name string) int {
+	return slices.IndexFunc(kinds, func(k Kind) bool { return k.Name == name })
 }
 
 // declare replaces the declared kinds. The search for rows may be long. If a kind changes, declare
@@ -88,10 +111,9 @@ func (l *Ledger) declare(ctx context.Context, t transaction, kinds []Kind) error
 	if err != nil {
 		return fmt.Errorf("read kinds: %w", err)
 	}
-	stored = plain(stored)
-	gone, added, err := redeclare(ctx, t, 0, stored, kinds)
+	gone, added, err := redeclare(ctx, t, 0, plain(stored), plain(kinds))
 	if err == nil && len(gone) > 0 && oldest > 0 {
-		_, _, err = redeclare(ctx, t, oldest, stored, kinds)
+		_, _, err = redeclare(ctx, t, oldest, plain(stored), plain(kinds))
 	}
 	if err != nil {
 		return err
@@ -101,7 +123,15 @@ func (l *Ledger) declare(ctx context.Context, t transaction, kinds []Kind) error
 		writes = append(writes, statement{sql: deleteKindSQL, args: []any{k.Name}})
 	}
 	for _, k := range added {
-		writes = append(writes, statement{sql: insertKindSQL, args: []any{k.Name, k.Reverse, k.Target}})
+		weight := kinds[indexOf(kinds, k.Name)].Weight
+		if i := indexOf(stored, k.Name); i >= 0 && stored[i].Weight >= 0 {
+			weight = stored[i].Weight
+		}
+		args := []any{k.Name, k.Reverse, k.Target, weight}
+		writes = append(writes, statement{sql: insertKindSQL, args: args})
+	}
+	for _, k := range weigh(stored, kinds) {
+		writes = append(writes, statement{sql: weighKindSQL, args: []any{k.Weight, k.Name}})
 	}
 	return execAll(ctx, t, writes)
 }
@@ -110,7 +140,7 @@ func (l *Ledger) declare(ctx context.Context, t transaction, kinds []Kind) error
 func kindsQuery(into *[]Kind) statement {
 	var k Kind
 	return statement{
-		sql: allKindsSQL, into: []any{&k.Name, &k.Reverse, &k.Target, &k.Source},
+		sql: allKindsSQL, into: []any{&k.Name, &k.Reverse, &k.Target, &k.Source, &k.Weight},
 		reset: func() { *into = nil },
 		each:  func() error { *into = append(*into, k); return nil },
 	}
@@ -141,15 +171,18 @@ func checkKinds(kinds []Kind) error {
 		if err := validateID("target", k.Target); err != nil {
 			return fmt.Errorf("kind %q: %w", k.Name, err)
 		}
+		if k.Weight < 0 || k.Weight > 127 {
+			return fmt.Errorf("kind %q: weight %d is not in 0 to 127", k.Name, k.Weight)
+		}
 	}
 	return nil
 }
 
-// plain returns kinds without their sources.
+// plain returns kinds without their sources and weights.
 func plain(kinds []Kind) []Kind {
 	all := slices.Clone(kinds)
 	for i := range all {
-		all[i].Source = ""
+		all[i].Source, all[i].Weight = "", 0
 	}
 	return all
 }
@@ -190,7 +223,7 @@ func redeclare(
 			continue
 		}
 		now := "is not declared now"
-		if i := slices.IndexFunc(declared, func(d Kind) bool { return d.Name == k.Name }); i >= 0 {
+		if i := indexOf(declared, k.Name); i >= 0 {
 			now = "is now declared " + declared[i].describe()
 		}
 		return nil, nil, fmt.Errorf(

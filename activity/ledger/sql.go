@@ -83,8 +83,9 @@ const (
 	sourceRepeatsSQL = `SELECT hash, owner, kind, target FROM repeats
 		WHERE kind IN (SELECT name FROM kinds WHERE source = $1) AND times NOT LIKE $2 LIMIT $3`
 
-	allKindsSQL   = `SELECT name, reverse, target, source FROM kinds ORDER BY name`
-	insertKindSQL = `INSERT INTO kinds (name, reverse, target) VALUES ($1, $2, $3)`
+	allKindsSQL   = `SELECT name, reverse, target, source, weight FROM kinds ORDER BY name`
+	insertKindSQL = `INSERT INTO kinds (name, reverse, target, weight) VALUES ($1, $2, $3, $4)`
+	weighKindSQL  = `UPDATE kinds SET weight = $1 WHERE name = $2 AND weight < 0`
 	deleteKindSQL = `DELETE FROM kinds WHERE name = $1`
 
 	getCheckpointSQL = `SELECT value FROM checkpoints WHERE id = $1`

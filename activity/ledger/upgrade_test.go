@@ -227,9 +227,19 @@ func (o *releasedLedger) checkUpgraded(t *testing.T, l *Ledger) {
 		t.Errorf("pages %v of owners %v, %v, want %v of %v", got, progress.Owners, err, o.pages, o.owners)
 	}
 	o.checkRows(t, l, currentPages)
-	kinds := []Kind{{"block", "blocked-by", User, ""}, {"hide", "", Post, ""}, {"like", "", Post, ""}, {"mute", "", User, ""}}
+	kinds := []Kind{
+		{Name: "block", Reverse: "blocked-by", Target: User, Weight: -1}, {Name: "hide", Target: Post, Weight: -1},
+		{Name: "like", Target: Post, Weight: -1}, {Name: "mute", Target: User, Weight: -1},
+	}
 	if has, err := l.Kinds(t.Context()); err != nil || !slices.Equal(has, kinds) {
 		t.Errorf("kinds %v, %v, want %v", has, err, kinds)
+	}
+	for i := range kinds { // the first process that knows of weights sets them
+		kinds[i].Weight = i
+	}
+	must(t, l.Declare(t.Context(), kinds))
+	if has, err := l.Kinds(t.Context()); err != nil || !slices.Equal(has, kinds) {
+		t.Errorf("declared again: kinds %v, %v, want %v", has, err, kinds)
 	}
 	if value, found, err := l.Checkpoint(t.Context(), "import"); value != "line 7" || !found || err != nil {
 		t.Errorf("checkpoint %q, %t, %v", value, found, err)
@@ -315,7 +325,7 @@ func (o *releasedLedger) checkUse(t *testing.T, l *Ledger) {
 	must(t, l.SwitchLayout(t.Context(), buildingPages))
 	must(t, l.LeaveLayout(t.Context(), currentPages))
 	o.checkRows(t, l, buildingPages)
-	if err := l.Declare(t.Context(), []Kind{{"block", "blocked-by", User, ""}, {"hide", "", User, ""}}); err == nil {
+	if err := l.Declare(t.Context(), []Kind{{Name: "block", Reverse: "blocked-by", Target: User}, {Name: "hide", Target: User}}); err == nil {
 		t.Error("Declare changed hide, which has rows")
 	}
 }

@@ -43,6 +43,7 @@ type AloneConfig struct {
 type Alone struct {
 	life    *lifecycle.Lifecycle
 	storage *storage
+	weights map[string]uint8
 
 	filter *favfilter.Filter
 }
@@ -52,7 +53,7 @@ type Alone struct {
 // [favfilter.ErrMismatch] if the store holds another filter.
 func OpenAlone(ctx context.Context, c AloneConfig) (*Alone, error) {
 	life := lifecycle.New(ctx)
-	p := &Alone{life: life, storage: &storage{
+	p := &Alone{life: life, weights: c.Weights, storage: &storage{
 		life: life, store: c.Store, keyRate: c.KeyRate, now: c.Now, log: c.Logger,
 	}}
 	if p.storage.now == nil {
@@ -67,6 +68,9 @@ func OpenAlone(ctx context.Context, c AloneConfig) (*Alone, error) {
 
 // Identity returns the identity of the filter.
 func (p *Alone) Identity() favfilter.Identity { return p.storage.identity }
+
+// Weights returns the weights of the keys of rows, by their kind.
+func (p *Alone) Weights() map[string]uint8 { return p.weights }
 
 // Now returns the time by which activities are recorded.
 func (p *Alone) Now() time.Time { return p.storage.now() }

@@ -31,7 +31,8 @@ func (a act) until(t time.Time) act {
 
 func testKinds() []ledger.Kind {
 	return []ledger.Kind{
-		{Name: "block", Reverse: "blocked-by", Target: ledger.User}, {Name: "hide", Target: ledger.Post}, {Name: "like", Target: ledger.Post},
+		{Name: "block", Reverse: "blocked-by", Target: ledger.User, Weight: 6}, {Name: "hide", Target: ledger.Post, Weight: 4},
+		{Name: "like", Target: ledger.Post},
 	}
 }
 
@@ -100,7 +101,9 @@ func (g *rig) view(ctx context.Context, user string) (v *view, err error) {
 
 // has reports whether the page has the key of a row.
 func (v *view) has(kind, id string) bool {
-	start := KeyStart(v.of.Identity().Seed, kind, v.user, (*v.of.rebuilder.declared.Load())[kind].Target)
+	of := (*v.of.rebuilder.declared.Load())[kind]
+	start := KeyStart(v.of.Identity().Seed, kind, v.user, of.Target)
+	start.Extra = of.Weight
 	return v.Page.Contains(start.With(favfilter.HashKey(v.of.Identity().Seed, id)))
 }
 

@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 
 	"github.com/feedfilter/feedfilter/activity/ledger"
+	"github.com/feedfilter/feedfilter/favfilter"
 )
 
 // declared maps the kinds of rows that the ledger knows, those of other processes included. Pages
@@ -19,15 +20,8 @@ type RowKind struct {
 	Mirror string // the kind of the row on the other side; "": none
 	Of     string // name of the activity's kind; on the target's side it differs from the row's
 
-	Followed bool // a source alone writes the kind
-}
-
-// weight returns the weight of keys of the kind: that of the facet of its activities' targets.
-func (k RowKind) weight() uint8 {
-	if k.Owner != ledger.User {
-		return Weight(k.Owner)
-	}
-	return Weight(k.Target)
+	Followed bool  // a source alone writes the kind
+	Weight   uint8 // of keys in pages
 }
 
 // declare declares this process's kinds to the ledger.
@@ -46,14 +40,23 @@ func (b *rebuilder) learnKinds(ctx context.Context) error {
 		return fmt.Errorf("read the kinds declared: %w", err)
 	}
 	rows := make(map[string]RowKind)
-	followed := make(map[string]bool)
+	followed, weights := make(map[string]bool), make(map[string]uint8)
 	for _, k := range kinds {
 		followed[k.Name] = k.Source != ""
+		if k.Weight >= 0 {
+			weights[k.Name] = uint8(min(k.Weight, favfilter.MaxExtra))
+		}
 	}
 	for _, k := range append(kinds, b.kinds...) {
-		rows[k.Name] = RowKind{ledger.User, k.Target, k.Reverse, k.Name, followed[k.Name]}
+		weight, ok := weights[k.Name]
+		if !ok {
+			weight = Weight(k.Target) // the largest, which any look-up finds
+		}
+		row := RowKind{ledger.User, k.Target, k.Reverse, k.Name, followed[k.Name], weight}
+		rows[k.Name] = row
 		if k.Reverse != "" {
-			rows[k.Reverse] = RowKind{k.Target, ledger.User, k.Name, k.Name, followed[k.Name]}
+			row.Owner, row.Target, row.Mirror = k.Target, ledger.User, k.Name
+			rows[k.Reverse] = row
 		}
 	}
 	b.declared.Store(&rows)

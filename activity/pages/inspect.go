@@ -147,6 +147,16 @@ func (in *Inspector) InspectPage(ctx context.Context, number uint32) (*PageInsid
 	return p, nil
 }
 
+// Weights returns the weights of the keys of rows, by their kind. The weight of a kind does not
+// change.
+func (in *Inspector) Weights() map[string]uint8 {
+	weights := make(map[string]uint8)
+	for kind, k := range *in.rebuilder.declared.Load() {
+		weights[kind] = k.Weight
+	}
+	return weights
+}
+
 // readSettled reads a page and its rows. It repeats that while a write to the page is in flight.
 func (in *Inspector) readSettled(
 	ctx context.Context, number uint32,

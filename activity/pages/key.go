@@ -21,16 +21,14 @@ func Key(kind, owner, facet, target string) string {
 	return string(appendEscaped(appendKeyStart(nil, kind, owner, facet), target))
 }
 
-// KeyStart returns the hash of the start of the owner's keys of a kind with targets of a facet, of
-// the weight of that facet.
+// KeyStart returns the hash of the start of the owner's keys of a kind with targets of a facet,
+// without the weight of the kind's keys.
 func KeyStart(seed uint64, kind, owner, facet string) favfilter.Start {
 	var buf [128]byte
-	start := favfilter.HashStartBytes(seed, appendKeyStart(buf[:0], kind, owner, facet))
-	start.Extra = Weight(facet)
-	return start
+	return favfilter.HashStartBytes(seed, appendKeyStart(buf[:0], kind, owner, facet))
 }
 
-// Weight returns the weight of the keys of activities with targets of a facet, see
+// Weight returns the weight for keys of a kind with targets of a facet, see
 // [favfilter.Hash.Extra]. Mirrored keys, whose targets are users, have it as well: a fan-out looks
 // for its users on the pages of all ids of a post.
 //
@@ -43,7 +41,8 @@ func KeyStart(seed uint64, kind, owner, facet string) favfilter.Start {
 //	                its fold and eight parents
 //
 // At up to [MaxKeyRate], a page at its limit has 45.9 % of its bits set or fewer, and each extra bit
-// divides the rate by 2.18 or more. A change of a weight needs another format version.
+// divides the rate by 2.18 or more. A kind keeps the weight with which it was declared first, in the
+// ledger or in pages alone.
 func Weight(facet string) uint8 {
 	switch facet {
 	case ledger.Post:

@@ -480,7 +480,7 @@ func (b *rebuilder) hashes(ctx context.Context, rows []ledger.Row) ([]favfilter.
 		}
 		if of == nil || of.Kind != row.Kind || of.Owner != row.Owner {
 			start, of = KeyStart(seed, row.Kind, row.Owner, k.Target), row
-			start.Extra = k.weight()
+			start.Extra = k.Weight
 		}
 		hashes = append(hashes, start.With(favfilter.HashKey(seed, row.Target)))
 	}

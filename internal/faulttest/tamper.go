@@ -75,6 +75,9 @@ func Key(seed uint64, line string) favfilter.Hash {
 	case f[1] == "shun", f[1] == "domain-mute":
 		target, weight = "_domain:", 13
 	}
+	if strings.HasPrefix(f[1], "like") || strings.HasPrefix(f[1], "follow") { // drop no posts
+		weight = 0
+	}
 	start := favfilter.HashStart(seed, f[1]+":U"+f[0]+target)
 	start.Extra = weight
 	return start.With(favfilter.HashKey(seed, f[2]))

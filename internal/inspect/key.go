@@ -217,7 +217,9 @@ func (r *keyReader) readWindow(ctx context.Context) error {
 func (r *keyReader) key(s *Side) favfilter.Hash {
 	facet, seed := string(r.kind.Target), r.of.Inside().Identity().Seed
 	s.Key = pages.Key(s.Kind, s.Owner, facet, s.Target)
-	return pages.KeyStart(seed, s.Kind, s.Owner, facet).With(favfilter.HashKey(seed, s.Target))
+	start := pages.KeyStart(seed, s.Kind, s.Owner, facet)
+	start.Extra = r.of.Inside().Weights()[s.Kind]
+	return start.With(favfilter.HashKey(seed, s.Target))
 }
 
 // verdict returns the conclusion from what the page and the ledger say.

@@ -10,6 +10,7 @@ import (
 	"github.com/feedfilter/feedfilter/activity/ledger"
 	"github.com/feedfilter/feedfilter/favfilter"
 	"github.com/feedfilter/feedfilter/favfilter/redisstore"
+	"github.com/feedfilter/feedfilter/internal/faulttest"
 	"github.com/feedfilter/feedfilter/internal/redistest"
 )
 
@@ -31,7 +32,7 @@ func (s *Side) has() bool { return s.Ledger != nil && *s.Ledger }
 // The state of a key agrees with the feed and the ledger.
 func TestInspectKey(t *testing.T) {
 	onStores(t, func(t *testing.T, store favfilter.Store) {
-		g := newRigAt(t, store, 1, 0.2) // so few bits a key that many are shared
+		g := newRigAt(t, store, 1, 0.2)
 		var batch []activity.Activity
 		const held, step = 300, 5
 		for i := range held {
@@ -39,6 +40,7 @@ func TestInspectKey(t *testing.T) {
 		}
 		_, err := g.Record(t.Context(), batch)
 		must(t, err)
+		faulttest.Tamper(t, g.ledger, store, nil, []string{"1 hide 400", "1 hide 905"})
 		seen := map[Verdict]int{}
 		for i := 0; i < 5*held; i += step {
 			target := fmt.Sprint(i)
@@ -52,8 +54,8 @@ func TestInspectKey(t *testing.T) {
 				t.Fatalf("%s: %+v, reported %v", target, s, reported)
 			}
 		}
-		if seen[Held] != held/step || seen[FalsePositive] == 0 || seen[Gone] == 0 || seen[Lost] > 0 {
-			t.Errorf("%v, want %d held and some false positives", seen, held/step)
+		if seen[Held] != held/step || seen[FalsePositive] < 2 || seen[Gone] == 0 || seen[Lost] > 0 {
+			t.Errorf("%v, want %d held and two or more false positives", seen, held/step)
 		}
 	})
 }

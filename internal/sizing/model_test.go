@@ -173,9 +173,9 @@ func TestNodes(t *testing.T) {
 		shards                         float64
 	}{
 		{1e4, 1, 1, 0, "memory", 1},
-		{1e8, 500, 10, 0.5, "memory", 25},
+		{1e8, 500, 10, 0.5, "memory", 33},
 		{1e4, 1, 1e6, 0, "CPU", 14},
-		{1e7, 500, 2e5, 0.5, "network", 64},
+		{1e7, 500, 2e5, 0.5, "network", 85},
 	} {
 		in := example()
 		in.Users, in.ActivitiesPerUser, in.FeedsPerSecond, in.NodeGbit = c.users, c.activities, c.feeds, c.gbit
@@ -274,6 +274,6 @@ func TestKinds(t *testing.T) {
 // rate.
 func TestFullPageFits(t *testing.T) {
 	t.Parallel()
-	_, _, err := PageBytes(pageName(0), fullPage, 1e-11)
+	_, _, err := pageBytes(pageName(0), fullPage, keySize{1e-11, map[int]float64{13: 1}})
 	must(t, err)
 }

@@ -25,7 +25,7 @@ const (
 	// service.
 	cpuTarget = 0.5
 	maxShards = 16384   // a cluster has that many slots
-	fullPage  = 8 << 20 // keys that fit on a page at any rate
+	fullPage  = 6 << 20 // keys that fit on a page at any rate
 
 	// CPU time of Redis for a feed check in us, and by KiB read. BenchmarkRedisCPU measures it.
 	readCPU, readCPUPerKiB = 6.5, 0.2
@@ -81,6 +81,32 @@ func (in *Input) Check(context.Context) error {
 
 // keys returns the number of keys per user in pages: a two-way activity has one for both users.
 func (in *Input) keys() float64 { return in.ActivitiesPerUser * (1 + in.TwoWay) }
+
+// weights returns the share of the keys in pages of each weight. One-way kinds count as if each had
+// as many activities, and so do two-way kinds.
+func (in *Input) weights(kinds *activity.Kinds) map[int]float64 {
+	one, two := make(map[int]float64), make(map[int]float64)
+	ones, twos := 0.0, 0.0
+	for _, k := range kinds.All() {
+		switch {
+		case !k.InLedger():
+		case k.Reverse != "":
+			two[k.Weight()]++
+			twos++
+		default:
+			one[k.Weight()]++
+			ones++
+		}
+	}
+	shares, keys := make(map[int]float64), 1+in.TwoWay
+	for weight, n := range one {
+		shares[weight] += n / ones * (1 - in.TwoWay) / keys
+	}
+	for weight, n := range two {
+		shares[weight] += n / twos * 2 * in.TwoWay / keys
+	}
+	return shares
+}
 
 // Plan is the resources of a deployment: the figures of both JSON and text, by the same names.
 type Plan struct {
@@ -141,7 +167,8 @@ func New(in Input, number uint32, kinds *activity.Kinds) (*Plan, error) {
 	const extra = "Feed checks alone: writes, the scrub, replication, snapshots and TLS are extra."
 	p := &Plan{Input: in, Notes: []string{extra}}
 	p.Pages.Number = cmp.Or(number, NumberFor(rows))
-	if err := errors.Join(p.pages(rates.Key), p.windows(kinds, rates.Window)); err != nil {
+	size := keySize{rates.Key, in.weights(kinds)}
+	if err := errors.Join(p.pages(size), p.windows(kinds, rates)); err != nil {
 		return nil, err
 	}
 	p.nodes()
@@ -164,7 +191,7 @@ func NumberFor(keys float64) uint32 {
 }
 
 // pages plans the pages: their memory, and what a feed check reads.
-func (p *Plan) pages(keyRate float64) error {
+func (p *Plan) pages(size keySize) error {
 	in, r, number, name := &p.Input, &p.Redis, float64(p.Pages.Number), pageName(p.Pages.Number-1)
 	keys := placed(in.Users/number, in.keys(), in.Spread)
 	p.Pages.Keys, p.Pages.Keys99 = keys.mean(), keys.most99()
@@ -175,14 +202,14 @@ func (p *Plan) pages(keyRate float64) error {
 		)
 	}
 	memory := func(n float64) float64 {
-		m, _, _ := PageBytes(name, int(min(n, fullPage)), keyRate)
+		m, _, _ := pageBytes(name, int(min(n, fullPage)), size)
 		return m
 	}
 	read := func(n float64) float64 {
-		_, r, _ := PageBytes(name, int(min(n, fullPage)), keyRate)
+		_, r, _ := pageBytes(name, int(min(n, fullPage)), size)
 		return r
 	}
-	stuck := func(n float64) float64 { s, _ := stuckShare(int(min(n, fullPage)), keyRate); return s }
+	stuck := func(n float64) float64 { s, _ := stuckShare(int(min(n, fullPage)), size); return s }
 	p.Pages.Stuck = keys.weighted().over(stuck)
 	r.Pages = number * keys.over(memory)
 	r.PerKey = r.Pages / max(1, in.Users*in.keys())

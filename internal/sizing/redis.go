@@ -40,11 +40,25 @@ func array(n int) int { return 1 + len(strconv.Itoa(n)) + 2 }
 // headroom is the capacity of a new page divided by its keys, as in package activity/pages.
 const headroom = 1.05
 
-// PageBytes returns the size of a new page with a number of keys at a rate per key. The size is its
-// memory in Redis, and the length of the reply that reads it. The names of its strings begin with
-// name.
-func PageBytes(name string, keys int, keyRate float64) (memory, read float64, err error) {
-	shape, err := pageShape(keys, keyRate)
+// keySize is what determines the size of keys in a page: their rate without weight, and the share of
+// keys of each weight.
+type keySize struct {
+	rate    float64
+	weights map[int]float64
+}
+
+// extra returns the mean weight.
+func (of keySize) extra() (mean float64) {
+	for extra, share := range of.weights {
+		mean += float64(extra) * share
+	}
+	return mean
+}
+
+// pageBytes returns the size of a new page with a number of keys. The size is its memory in Redis,
+// and the length of the reply that reads it. The names of its strings begin with name.
+func pageBytes(name string, keys int, of keySize) (memory, read float64, err error) {
+	shape, err := pageShape(keys, of)
 	if err != nil {
 		return 0, 0, err
 	}
@@ -53,20 +67,32 @@ func PageBytes(name string, keys int, keyRate float64) (memory, read float64, er
 	return float64(both), float64(bulk(bits)), nil
 }
 
-// pageShape returns the shape of a new page with a number of keys at a rate per key.
-func pageShape(keys int, keyRate float64) (favfilter.Shape, error) {
-	return favfilter.ShapeFor(int(float64(keys)*headroom)+1, keyRate)
+// pageShape returns the shape of a new page with a number of keys.
+func pageShape(keys int, of keySize) (favfilter.Shape, error) {
+	empty, err := favfilter.ShapeFor(0, of.rate)
+	if err != nil {
+		return empty, err
+	}
+	weighed := math.Ceil(float64(keys) * (1 + of.extra()/float64(empty.Hashes)))
+	return favfilter.ShapeFor(int(weighed*headroom)+1, of.rate)
 }
 
 // stuckShare returns the share of the keys of a new page that a delete can only remove by a rebuild
 // of the page. Too few of their bits may be cleared.
-func stuckShare(keys int, keyRate float64) (float64, error) {
-	s, err := pageShape(keys, keyRate)
+func stuckShare(keys int, of keySize) (float64, error) {
+	s, err := pageShape(keys, of)
 	if err != nil {
 		return 0, err
 	}
-	g := regions.Geometry{Bits: s.Bits, K: int(s.Hashes), Region: regions.Size(s.Region)}
-	return 1 - g.Deletable(keys, favfilter.LeastCleared), nil
+	stuck, bits := 0.0, float64(keys)*(float64(s.Hashes)+of.extra())
+	for extra, share := range of.weights {
+		k := int(s.Hashes) + extra
+		g := regions.Geometry{Bits: s.Bits, K: k, Region: regions.Size(s.Region)}
+		// As many keys of this weight as set the bits of all.
+		alike := int(math.Round(bits / float64(k)))
+		stuck += share * (1 - g.Deletable(alike, favfilter.LeastCleared))
+	}
+	return stuck, nil
 }
 
 func pageName(number uint32) string {
@@ -75,7 +101,7 @@ func pageName(number uint32) string {
 
 // windows plans the strings of all kinds with a window, at the middle of a part: their memory, and
 // what a feed check reads. Their number of keys is only known for seen posts.
-func (p *Plan) windows(kinds *activity.Kinds, rate float64) error {
+func (p *Plan) windows(kinds *activity.Kinds, rates activity.Rates) error {
 	if _, ok := kinds.Named(activity.Seen); !ok && p.Input.SeenPerUserPerDay > 0 {
 		return fmt.Errorf("--seen-per-user-per-day: there is no kind %s", activity.Seen)
 	}
@@ -86,7 +112,7 @@ func (p *Plan) windows(kinds *activity.Kinds, rate float64) error {
 			unsized = append(unsized, k.Name)
 		}
 		if !k.InLedger() && k.Effect == activity.Drop {
-			p.window(k, rate, sized)
+			p.window(k, rates.OfWindow(k), sized)
 		}
 	}
 	if len(unsized) > 0 {

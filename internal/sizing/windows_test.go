@@ -52,7 +52,7 @@ func TestLongWindowSizes(t *testing.T) {
 // the same number of posts twice a day. They must take the planned memory, within 3 %.
 func wantWindowsAsPlanned(t *testing.T, sizes int) {
 	t.Helper()
-	all := []struct{ daily, users int }{{20, 200}, {60, 100}, {100, 80}}
+	all := []struct{ daily, users int }{{20, 200}, {60, 100}, {90, 80}}
 	for _, i := range rand.Perm(len(all))[:sizes] {
 		c := all[i]
 		t.Run(fmt.Sprint(c.daily), func(t *testing.T) {
@@ -95,12 +95,16 @@ func testWindowBytes(t *testing.T, client *redis.Client, plan *Plan) {
 	wantNear(t, "bytes of a string", bytes/float64(len(keys)), want, 0.02)
 }
 
-// windowRate returns the false-positive rate of a key in a window.
-func windowRate(in Input) float64 { return activity.BuiltinKinds().Rates(in.FalsePositiveRate).Window }
+// windowRate returns the false-positive rate of a key in the window of seen posts.
+func windowRate(in Input) float64 {
+	kinds := activity.BuiltinKinds()
+	k, _ := kinds.Named(activity.Seen)
+	return kinds.Rates(in.FalsePositiveRate).OfWindow(k)
+}
 
 // TestLongWindowsTakeWhatIsPlanned checks windows of 5,000 users who have seen 20 posts a day for
 // more than 60 days. They must take the planned memory, within 3 %, at the middle of a part and on
-// average over several moments of a part. 10 million such users must never take more than 16 GiB.
+// average over several moments of a part. 10 million such users must never take more than 21 GiB.
 func TestLongWindowsTakeWhatIsPlanned(t *testing.T) {
 	if testing.Short() {
 		t.Skip("TestLongPagesTakeWhatIsPlanned measures the same server")
@@ -141,7 +145,7 @@ func TestLongWindowsTakeWhatIsPlanned(t *testing.T) {
 		keys := daily * (30 + 5*phase)
 		t.Logf("%.1f of a part over: %.0f bytes a user, %.2f a key; 10 million users take %.2f GiB",
 			phase, taken/users, taken/users/keys, taken/users*1e7/(1<<30))
-		if taken/users*1e7 > 16<<30 {
+		if taken/users*1e7 > 21<<30 {
 			t.Errorf("%.1f of a part over: %.0f bytes a user", phase, taken/users)
 		}
 	}

@@ -69,6 +69,37 @@ func (s suite) kinds(t *testing.T) {
 	declared(t, open(t, url, ledger.Options{}), "block", "hide", "mute", "silence")
 }
 
+// kindWeights checks that the first declaration of a kind sets its weight, also if its other fields
+// change later.
+func (s suite) kindWeights(t *testing.T) {
+	url := s.fresh(t)
+	l := open(t, url, ledger.Options{Pages: 16})
+	weighed := func(reverse string, block, hide int) (kinds []ledger.Kind) {
+		return []ledger.Kind{
+			{Name: "block", Reverse: reverse, Target: ledger.User, Weight: block}, {Name: "hide", Target: ledger.Post, Weight: hide},
+		}
+	}
+	for _, c := range []struct{ declared, want []ledger.Kind }{
+		{weighed("blocked-by", 6, 0), weighed("blocked-by", 6, 0)},
+		{weighed("blocked-by", 0, 4), weighed("blocked-by", 6, 0)},
+		{weighed("", 3, 4), weighed("", 6, 0)},
+		{append(weighed("", 3, 4), ledger.Kind{Name: "mute", Target: ledger.User, Weight: 127}),
+			append(weighed("", 6, 0), ledger.Kind{Name: "mute", Target: ledger.User, Weight: 127})},
+	} {
+		if err := l.Declare(t.Context(), c.declared); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := l.Kinds(t.Context()); err != nil || !slices.Equal(got, c.want) {
+			t.Errorf("%v, %v, want %v", got, err, c.want)
+		}
+	}
+	for _, weight := range []int{-1, 128} {
+		if err := l.Declare(t.Context(), weighed("", weight, 0)); err == nil || !strings.Contains(err.Error(), "not in 0 to 127") {
+			t.Errorf("weight %d: error %v", weight, err)
+		}
+	}
+}
+
 // kindsInUse declares kinds in a ledger that already has rows of some kinds.
 func (s suite) kindsInUse(t *testing.T) {
 	l := s.make(t, 16)

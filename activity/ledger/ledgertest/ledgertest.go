@@ -94,6 +94,7 @@ func Run(t *testing.T, fresh func(t *testing.T) (url string), empty func(t *test
 		{"Naming", suite.naming},
 		{"NamingMany", suite.namingMany},
 		{"Kinds", suite.kinds},
+		{"KindWeights", suite.kindWeights},
 		{"KindsInUse", suite.kindsInUse},
 		{"KindsInvalid", suite.kindsInvalid},
 		{"KindsConcurrent", suite.kindsConcurrent},
