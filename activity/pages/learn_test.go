@@ -207,7 +207,10 @@ func TestPageAheadByOne(t *testing.T) {
 
 // userKey returns the hash of a key.
 func (g *rig) userKey(user, kind, target string) favfilter.Hash {
-	return KeyStart(g.storage.identity.Seed, kind, user, (*g.rebuilder.declared.Load())[kind].Target).With(favfilter.HashKey(g.storage.identity.Seed, target))
+	of := (*g.rebuilder.declared.Load())[kind]
+	start := KeyStart(g.storage.identity.Seed, kind, user, of.Target)
+	start.Extra = of.Weight
+	return start.With(favfilter.HashKey(g.storage.identity.Seed, target))
 }
 
 // A process knows up to which sequence its own writes have taken a page. It does not ask the ledger
