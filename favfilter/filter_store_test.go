@@ -266,8 +266,8 @@ func TestRemoveMakesNoPage(t *testing.T) {
 	}
 }
 
-// A filter of format version 3 keeps it, so processes that read no later version go on. A new filter
-// has version 4. Pages of both versions may be in one filter.
+// A filter of format version 3 keeps it, so processes that read no later version go on. A new
+// filter has version 4. Pages of both versions may be in one filter.
 func TestFilterKeepsItsFormat(t *testing.T) {
 	weigh := func(seed uint64, key string) favfilter.Hash { return weighted(favfilter.HashKey(seed, key), 5) }
 	config := favfilter.Config{Capacity: 1000, Pages: 2, PageBy: byUser, Hash: weigh}

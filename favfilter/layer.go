@@ -24,8 +24,8 @@ import (
 //	     8      4  Bloom bits set
 //	    12      4  keys held
 //
-// Shape.Region and Shape.Uniform are those of the page. The set bits and keys of the first layer are the page's Set and
-// Count less those of all further layers.
+// Shape.Region and Shape.Uniform are those of the page. The set bits and keys of the first layer
+// are the page's Set and Count less those of all further layers.
 type layer struct {
 	shape Shape
 	set   uint32

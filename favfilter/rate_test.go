@@ -29,9 +29,9 @@ func TestFalsePositiveRateAtTheLimit(t *testing.T) {
 	}
 }
 
-// A weight is worth as many hash functions: a key of weight e is reported with the probability that
-// k + e bits are set, up to the largest k and e. Some pages are fuller than their limit, because few
-// would be reported otherwise.
+// A weight is worth as many hash functions, up to the largest of both: a key of weight e is
+// reported if k + e bits are set. Some pages are fuller than their limit, because few keys would be reported
+// otherwise.
 func TestFalsePositiveRateOfWeights(t *testing.T) {
 	const probes = 200_000
 	for _, c := range []struct {

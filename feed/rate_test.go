@@ -13,8 +13,8 @@ import (
 	"github.com/feedfilter/feedfilter/internal/ratetest"
 )
 
-// A clean post is dropped at most as often as the rate says, whatever it carries, on a page that is
-// as full as a page may be, with windows that are as full as they may be.
+// A clean post is dropped at most as often as the rate says, whatever it carries. The page is as
+// full as a page may be, and so are the windows.
 func TestRateOfAPost(t *testing.T) { dropCleanPosts(t, 1) }
 
 func TestLongRateOfAPost(t *testing.T) { dropCleanPosts(t, 12) }

@@ -116,9 +116,9 @@ func (d *postgresDatabase) agree(ctx context.Context, bound time.Duration) error
 }
 
 // lockSettings holds locks for the settings of this process, and for the format of pages that it
-// reads, on the connection of polls. It looks for locks of other settings. The server releases a lock with its connection, so a killed
-// process leaves no lock behind. If two processes start at once with different settings, both
-// may be refused.
+// reads, on the connection of polls. It looks for locks of other settings. The server releases a
+// lock with its connection, so a killed process leaves no lock behind. If two processes start at
+// once with different settings, both may be refused.
 func (d *postgresDatabase) lockSettings(ctx context.Context, conn *pgx.Conn) error {
 	own := d.settings.Load()
 	if own == nil {

@@ -37,12 +37,11 @@ func KeyStart(seed uint64, kind, owner, facet string) favfilter.Start {
 //
 //	posts   17      its own id and 16 related ones
 //	users   101     its author and 100 actors
-//	others  25,000  the phrases of a text; 64 ids of another facet are fewer, each with two forms of
-//	                its fold and eight parents
+//	others  25,000  the phrases of a text, which are more than 64 ids of another facet, each with
+//	                two forms of its fold and eight parents
 //
-// At up to [MaxKeyRate], a page at its limit has 45.9 % of its bits set or fewer, and each extra bit
-// divides the rate by 2.18 or more. A kind keeps the weight with which it was declared first, in the
-// ledger or in pages alone.
+// At up to [MaxKeyRate], a page at its limit has 45.9 % of its bits set or fewer. Then each extra
+// bit divides the rate by 2.18 or more.
 func Weight(facet string) uint8 {
 	switch facet {
 	case ledger.Post:
@@ -54,8 +53,8 @@ func Weight(facet string) uint8 {
 	}
 }
 
-// MaxKeyRate is the highest rate at which the weights are enough: at a higher one, keys set so few
-// bits that a page at its limit has more than half of its bits set.
+// MaxKeyRate is the highest rate at which the weights are enough. At a higher one, keys set so few
+// bits that a page at its limit has more of its bits set.
 const MaxKeyRate = 1.0 / 512
 
 // UserHash returns the hash that places a user. Its top bits choose the user's page and hash slot.

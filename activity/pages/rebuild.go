@@ -429,7 +429,7 @@ func (b *rebuilder) shapeFor(keys int) (favfilter.Shape, error) {
 }
 
 // overfull reports whether one more key, of the largest weight, could take the page past its
-// false-positive rate. A page with room for a key takes most writes even while it cannot be rebuilt.
+// false-positive rate. A page with room for a key takes most writes, also if it cannot be rebuilt.
 func (b *rebuilder) overfull(h favfilter.Header) bool {
 	more := favfilter.Batch{
 		Sequence: 1, Rate: b.storage.keyRate, Add: []favfilter.Hash{{Extra: Weight("")}},

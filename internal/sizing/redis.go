@@ -40,8 +40,8 @@ func array(n int) int { return 1 + len(strconv.Itoa(n)) + 2 }
 // headroom is the capacity of a new page divided by its keys, as in package activity/pages.
 const headroom = 1.05
 
-// keySize is what determines the size of keys in a page: their rate without weight, and the share of
-// keys of each weight.
+// keySize is what determines the size of keys in a page: their rate without weight, and the share
+// of keys of each weight.
 type keySize struct {
 	rate    float64
 	weights map[int]float64

@@ -1,3 +1,3 @@
--- How many bits a key of the kind sets in a page beyond those of other keys. It never changes; -1: no
--- process that knows of weights has declared the kind.
+-- How many bits a key of the kind sets in a page besides those that all keys set. It never changes.
+-- -1: no process that knows of weights has declared the kind.
 ALTER TABLE kinds ADD COLUMN weight smallint NOT NULL DEFAULT -1;
