@@ -12,8 +12,8 @@ import (
 	"github.com/feedfilter/feedfilter/favfilter"
 )
 
-// lookups returns by how many keys of a window a candidate may be looked up. Posts have their id and
-// 16 related ones. Other facets have 64 ids, each with two forms of its fold and eight parents.
+// lookups returns by how many keys of a window a candidate may be looked up. Posts have their id
+// and 16 related ones. Other facets have 64 ids, each with two forms of its fold and eight parents.
 func lookups(facet Facet) float64 {
 	if facet == Post {
 		return 17

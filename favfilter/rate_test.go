@@ -30,8 +30,8 @@ func TestFalsePositiveRateAtTheLimit(t *testing.T) {
 }
 
 // A weight is worth as many hash functions, up to the largest of both: a key of weight e is
-// reported if k + e bits are set. Some pages are fuller than their limit, because few keys would be reported
-// otherwise.
+// reported if k + e bits are set. Some pages are fuller than their limit, because few keys would be
+// reported otherwise.
 func TestFalsePositiveRateOfWeights(t *testing.T) {
 	const probes = 200_000
 	for _, c := range []struct {

@@ -83,9 +83,9 @@ func (sc *Scrubber) noteFaulty(s *scrub, failed int) {
 	}
 }
 
-// tidy rebuilds a page that may be used as it is. That removes bits of keys that were removed, which
-// are reported a little more often until then. Or it gives the page a later format version. The next
-// such page waits for a pause after it.
+// tidy rebuilds a page that may be used as it is. That removes bits of keys that were removed,
+// which are reported a little more often until then. Or it gives the page a later format version.
+// The next such page waits for a pause after it.
 func (sc *Scrubber) tidy(page uint32, reason string) {
 	start, pause := time.Now(), retryPause
 	if sc.rebuilder.inParts(page) { // other pages would have to wait for it
