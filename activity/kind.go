@@ -66,8 +66,8 @@ type Kind struct {
 	Plural string // such as "blocks": a second name in calls, and in routes
 	Target Facet
 	// Effect is what the kind does. A kind that dropped no posts when the ledger met it first keeps
-	// its keys, even if it drops posts later: each id on a post then counts towards the
-	// false-positive rate, see [Config.FalsePositiveRate].
+	// small keys, even if it drops posts later. Then each id on a post adds to the false-positive
+	// rate, see [Config.FalsePositiveRate].
 	Effect Effect
 
 	// Fold is how ids of the target's facet are made alike, and Rollup which ids are below others.

@@ -66,8 +66,8 @@ func (q *dueQueue) addOutdated(page uint32) {
 	}
 }
 
-// tidies reports whether pages with the reason may be used as they are. They are rebuilt one by one,
-// with pauses.
+// tidies reports whether pages with the reason may be used as they are. They are rebuilt one by
+// one, with pauses.
 func tidies(reason string) bool { return reason == reasonResidue || reason == reasonFormat }
 
 // add lists a page for a reason other than reasonChanged.
