@@ -31,9 +31,9 @@ type Config struct {
 	// Kinds are the kinds of activities. Default: BuiltinKinds().
 	Kinds *Kinds
 
-	// FalsePositiveRate is the share of clean candidates, with one author each, that a feed check
-	// may drop wrongly: 1e-8 to 0.5. It is divided equally among the keys that are tested for a
-	// candidate. Default 0.001.
+	// FalsePositiveRate is the share of clean candidates that a feed check may drop wrongly, whatever
+	// ids they carry: 1e-8 to 0.5. It is divided among the kinds that drop. Each list of a feed may
+	// drop as many again. Default 0.001.
 	FalsePositiveRate float64
 
 	// StalenessBound is the maximum age of a Recorder's view of the ledger while it answers. It
