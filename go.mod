@@ -14,6 +14,7 @@ require (
 	github.com/aws/aws-sdk-go-v2/service/elasticache v1.64.5
 	github.com/aws/aws-sdk-go-v2/service/secretsmanager v1.50.12
 	github.com/aws/smithy-go v1.28.9
+	github.com/clipperhouse/uax29/v2 v2.7.0
 	github.com/exaring/otelpgx v0.13.0
 	github.com/go-json-experiment/json v0.0.0-20260820222146-c27c302e5fc3
 	github.com/goccy/go-yaml v1.19.2
