@@ -21,6 +21,7 @@ func TestLongRateOfAPost(t *testing.T) { dropCleanPosts(t, 12) }
 
 // dropCleanPosts lets a viewer who did nothing but see posts have posts of each form.
 func dropCleanPosts(t *testing.T, times int) {
+	t.Helper()
 	const rate = 0.001
 	r := fullPages(t, rate)
 	rng := rand.New(rand.NewPCG(1, uint64(times)))

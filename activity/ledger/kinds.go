@@ -72,8 +72,9 @@ func (l *Ledger) Declare(ctx context.Context, kinds []Kind) error {
 		if err != nil {
 			return err
 		}
-		changed := len(without(plain(stored), plain(kinds)))+len(without(plain(kinds), plain(stored))) > 0
-		if !changed && len(weigh(stored, kinds)) == 0 {
+		before, now := plain(stored), plain(kinds)
+		same := len(without(before, now))+len(without(now, before)) == 0
+		if same && len(weigh(stored, kinds)) == 0 {
 			return nil
 		}
 		return l.db.transact(ctx, 0, func(ctx context.Context, t transaction) error {

@@ -215,7 +215,10 @@ func (u postgresURL) name() string {
 // open migrates the schema and creates the pools of connections.
 func (u postgresURL) open(ctx context.Context, o Options) (*Ledger, error) {
 	d := &postgresDatabase{
-		settingsKey: lockKey(settings, u.schema), formatKey: lockKey("page format", u.schema), callTimeout: u.callTimeout(), cancels: u.cancels,
+		settingsKey: lockKey(settings, u.schema),
+		formatKey:   lockKey("page format", u.schema),
+		callTimeout: u.callTimeout(),
+		cancels:     u.cancels,
 	}
 	if err := d.prepare(ctx, u, o); err != nil {
 		return nil, err

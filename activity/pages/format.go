@@ -58,7 +58,8 @@ func (f *pageFormat) look(ctx context.Context) {
 		f.looks = 0
 		return
 	case now.Built < ledger.PageFormat:
-		if f.looks++; f.looks < formatLooks || f.ledger.RaisePageFormat(ctx) != nil {
+		f.looks++
+		if f.looks < formatLooks || f.ledger.RaisePageFormat(ctx) != nil {
 			return
 		}
 	}

@@ -67,7 +67,7 @@ func tampered(t testing.TB, l *ledger.Ledger, store favfilter.Store, lost, madeU
 // Key returns the hash of the key of an activity, such as "1 hide 2" or "1 blocked-by 2".
 func Key(seed uint64, line string) favfilter.Hash {
 	f := strings.Fields(line)
-	target, weight := "_P", uint8(4) // as activity/pages.Weight has it, whose tests import this package
+	target, weight := "_P", uint8(4) // as pages.Weight has it; tests of pages import this package
 	switch {
 	case strings.HasPrefix(f[1], "block"),
 		slices.Contains([]string{"no-repost", "mute", "mute-of", "follow", "follow-of"}, f[1]):
