@@ -75,7 +75,8 @@ func Key(seed uint64, line string) favfilter.Hash {
 	case f[1] == "shun", f[1] == "domain-mute":
 		target, weight = "_domain:", 13
 	}
-	if strings.HasPrefix(f[1], "like") || strings.HasPrefix(f[1], "follow") { // drop no posts
+	switch strings.TrimSuffix(f[1], "-of") {
+	case "like", "follow", "pin": // drop no posts
 		weight = 0
 	}
 	start := favfilter.HashStart(seed, f[1]+":U"+f[0]+target)

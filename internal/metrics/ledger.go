@@ -22,6 +22,7 @@ func (r *Registry) Ledger() ledger.Around {
 		"operation",
 		"record", "keys", "each_row", "sequence", "changed", "place",
 		"layouts", "begin_layout", "switch_layout", "leave_layout", "dedicate", "release",
+		"page_formats", "raise_page_format",
 		"ended", "list", "list_naming", "lookup", "counts", "owned", "all", "naming",
 		"declare", "kinds", "ping", "agree", "checkpoint", "set_checkpoint",
 		"lease", "renew", "start_over", "settle", "follow", "unfollow", "sources",
