@@ -152,19 +152,28 @@ func wantHeader() string {
 // header returns the names of a header: distinct columns, in any order, that include the first
 // three.
 func header(fields []string) ([]string, error) {
+	names, err := columnsOf(fields)
+	if err != nil {
+		return nil, fmt.Errorf("%w: want one %s", err, wantHeader())
+	}
+	for _, name := range columnNames()[:3] {
+		if !slices.Contains(names, name) {
+			return nil, fmt.Errorf("header: missing column %q: want one %s", name, wantHeader())
+		}
+	}
+	return names, nil
+}
+
+// columnsOf returns the names of distinct columns, in any order.
+func columnsOf(fields []string) ([]string, error) {
 	names := make([]string, len(fields))
 	for i, field := range fields {
 		names[i] = columnName(field)
 		switch {
 		case !namesColumn(field):
-			return nil, fmt.Errorf("header: unknown column %q: want one %s", field, wantHeader())
+			return nil, fmt.Errorf("header: unknown column %q", field)
 		case slices.Contains(names[:i], names[i]):
 			return nil, fmt.Errorf("header: duplicate column %q", field)
-		}
-	}
-	for _, name := range columnNames()[:3] {
-		if !slices.Contains(names, name) {
-			return nil, fmt.Errorf("header: missing column %q: want one %s", name, wantHeader())
 		}
 	}
 	return names, nil
