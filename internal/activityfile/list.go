@@ -200,7 +200,8 @@ func (r *listReader) row(fields []string) (record, error) {
 // namesIDs reports whether a field of a header names the column of ids: in files of activities, in
 // Mastodon's exports of domains, with or without #, or in those of accounts.
 func namesIDs(field string) bool {
-	return slices.Contains([]string{"target", "domain", "#domain", "account address"}, columnName(field))
+	names := []string{target, "domain", "#domain", "account address"}
+	return slices.Contains(names, columnName(field))
 }
 
 // listColumns returns what each field of the first record is: see [listReader]. It reports whether
@@ -210,14 +211,14 @@ func listColumns(fields []string) (columns []string, header bool, err error) {
 	found, ours := 0, false
 	for i, field := range fields {
 		if namesIDs(field) {
-			columns[i] = "target"
+			columns[i] = target
 			found++
-			ours = ours || columnName(field) == "target"
+			ours = ours || columnName(field) == target
 		}
 	}
 	switch {
 	case found == 0 && len(fields) == 1:
-		return []string{"target"}, false, nil
+		return []string{target}, false, nil
 	case found != 1:
 		return nil, false, fmt.Errorf("%d columns, and %d of ids: "+
 			"want a header with one column target, domain or Account address", len(fields), found)

@@ -119,7 +119,7 @@ func TestReadListRefuses(t *testing.T) {
 		{"a.csv", "x.example,suspend\n", "1: 2 columns, and 0 of ids: want a header with one column target, domain or Account address"},
 		{"a.csv", "Friends,a@x.example\n", "1: 2 columns, and 0 of ids"},
 		{"a.csv", "domain,target\nx.example,y\n", "1: 2 columns, and 2 of ids"},
-		{"a.csv", "target,untill\nx.example,\n", `1: header: unknown column "untill"`},
+		{"a.csv", "target,ends\nx.example,\n", `1: header: unknown column "ends"`},
 		{"a.csv", "target,since,since\nx.example,,\n", `1: header: duplicate column "since"`},
 		{"a.csv", "domain,severity\nx.example\n", "2: 1 fields, want 2"},
 		{"a.csv", "x.example\ny.example,suspend\n", "2: 2 fields, want 1"},

@@ -47,7 +47,10 @@ func jsonProblem(err error) error {
 
 // columnNames returns the columns of a CSV file with a header. Those after the third are optional.
 // A file without a header has the first four, in this order.
-func columnNames() []string { return []string{"user", "kind", "target", "op", "since", "until"} }
+func columnNames() []string { return []string{"user", "kind", target, "op", "since", "until"} }
+
+// target is the column of the id that an activity points at.
+const target = "target"
 
 // parseCSV parses one line of CSV. The first line is a header unless it is an activity. If a later
 // line names other columns, two files were joined, and the order of columns is unknown from there.
@@ -119,7 +122,7 @@ func (rec *record) column(name string) *string {
 		return &rec.User
 	case "kind":
 		return &rec.Kind
-	case "target":
+	case target:
 		return &rec.Target
 	case "since":
 		return &rec.Since
