@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
+	"slices"
 	"time"
 
 	"github.com/feedfilter/feedfilter/activity"
@@ -49,7 +51,7 @@ func (c *compareSetsCmd) compare(
 	if err := causeOr(ctx, err); err != nil {
 		return err
 	}
-	if err := printActivities(std.out, corrections); err != nil {
+	if err := printActivities(std.out, slices.Values(corrections)); err != nil {
 		return err
 	}
 	std.note(fmt.Sprintf(`compared %d activities of %d users in %v
@@ -69,9 +71,9 @@ func (c *compareSetsCmd) compare(
 }
 
 // printActivities prints activities as lines that import reads.
-func printActivities(to io.Writer, all []activity.Activity) error {
+func printActivities(to io.Writer, all iter.Seq[activity.Activity]) error {
 	lines := bufio.NewWriter(to)
-	for _, a := range all {
+	for a := range all {
 		line, err := activityfile.Line(a)
 		if err != nil {
 			return err

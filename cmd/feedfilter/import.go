@@ -22,10 +22,11 @@ const (
 
 type importCmd struct {
 	Data    dataFlags   `embed:""`
-	Format  string      `default:""        enum:"csv,ndjson," help:"${format}"   placeholder:"FORMAT"`
-	OnError string      `default:"stop"    enum:"stop,skip"   help:"${on_error}" placeholder:"POLICY"`
-	Batch   int         `default:"0"       help:"${batch}"    placeholder:"N"`
+	Format  string      `default:""        enum:"csv,ndjson,text," help:"${format}"   placeholder:"FORMAT"`
+	OnError string      `default:"stop"    enum:"stop,skip"        help:"${on_error}" placeholder:"POLICY"`
+	Batch   int         `default:"0"       help:"${batch}"         placeholder:"N"`
 	Restart bool        `help:"${restart}"`
+	Sync    syncFlags   `embed:""`
 	Result  resultFlags `embed:""`
 	File    string      `arg:""            help:"${file}"`
 }
@@ -38,22 +39,32 @@ func (c *importCmd) Check(context.Context) error {
 		"--batch: %d is not in 0 to %d", c.Batch, fileBatch,
 	)
 	if c.File != "" { // else another command was chosen
-		all.note(checkFormat(c.File, c.Format))
+		all.note(c.checkFormat())
+		all.note(c.checkSync())
 	}
 	all.note(c.Data.checkFiles())
 	return all.err()
 }
 
 // checkFormat returns an error if neither --format nor the name of a file tells its format.
-func checkFormat(file, format string) error {
-	if format == "" && activityfile.FormatOf(file) == "" {
-		return fmt.Errorf("%s: unknown format: give --format csv or --format ndjson", file)
+func (c *importCmd) checkFormat() error {
+	switch format := cmp.Or(c.Format, activityfile.FormatOf(c.File)); {
+	case format == "" && c.Sync.Sync:
+		return fmt.Errorf("%s: unknown format: give --format csv, ndjson or text", c.File)
+	case format == activityfile.Text && !c.Sync.Sync && c.Format != "":
+		return errors.New("--format: text requires --sync")
+	case (format == "" || format == activityfile.Text) && !c.Sync.Sync:
+		return fmt.Errorf("%s: unknown format: give --format csv or --format ndjson", c.File)
+	default:
+		return nil
 	}
-	return nil
 }
 
 // Run imports the file.
 func (c *importCmd) Run(ctx context.Context, std stdio) (err error) {
+	if c.Sync.Sync {
+		return c.sync(ctx, std, func(to importer.Target) importer.Target { return to })
+	}
 	return c.run(ctx, std, func(d *data) importer.Checkpoints { return d.ledger })
 }
 

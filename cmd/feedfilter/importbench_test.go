@@ -6,7 +6,9 @@ import (
 	"bufio"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -71,6 +73,53 @@ func BenchmarkImportPopulation(b *testing.B) {
 	run("sqlite and redis", redis)
 	run("postgres", postgres)
 	run("postgres and redis", postgres, redis)
+}
+
+// BenchmarkSync makes a list of a million activities equal to files: one that adds all, the same
+// one again, and one that differs in a tenth. It reports the seconds and the memory of each.
+func BenchmarkSync(b *testing.B) {
+	const n = 1_000_000
+	dir := b.TempDir()
+	write := func(name string, from int) string {
+		var text strings.Builder
+		for i := from; i < from+n; i++ {
+			fmt.Fprintf(&text, "%x@instance%d.example\n", i*2654435761, i%5000)
+		}
+		name = filepath.Join(dir, name)
+		writeFile(b, name, text.String())
+		return name
+	}
+	first, second := write("first.csv", 0), write("second.csv", n/20)
+	run := func(name, kind string, flags func(b *testing.B) []string) {
+		b.Run(name, func(b *testing.B) {
+			for b.Loop() {
+				args := append([]string{"import", "--sync", "--user=list", "--kind=" + kind, "--log-level=error"}, flags(b)...)
+				for _, step := range [][2]string{{"add", first}, {"same", first}, {"tenth", second}} {
+					cmd := exec.CommandContext(b.Context(), "feedfilter", append(args, step[1])...)
+					start := time.Now()
+					must(b, cmd.Run())
+					b.ReportMetric(time.Since(start).Seconds(), "s-"+step[0])
+					usage, _ := cmd.ProcessState.SysUsage().(*syscall.Rusage)
+					b.ReportMetric(float64(usage.Maxrss>>10), "MiB-"+step[0])
+				}
+			}
+		})
+	}
+	sqlite := func(b *testing.B) []string {
+		b.Helper()
+		return []string{"--data-dir", b.TempDir()}
+	}
+	run("sqlite", "hide", sqlite)
+	run("sqlite, two-way", "block", sqlite)
+	run("service on sqlite", "hide", func(b *testing.B) []string {
+		b.Helper()
+		return []string{"--server", "http://" + serve(b, "--data-dir", b.TempDir()).addr()}
+	})
+	run("postgres and redis", "hide", func(b *testing.B) []string {
+		b.Helper()
+		postgres := pgtest.Start(b, "fsync=on", "shared_buffers=128MB").Schema()
+		return []string{"--data-dir", b.TempDir(), "--ledger", postgres, "--redis", redistest.Start(b).URL()}
+	})
 }
 
 // ownCPU returns the CPU time that this process has used.

@@ -11,9 +11,11 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"github.com/feedfilter/feedfilter/activity"
 	"github.com/feedfilter/feedfilter/internal/importer"
 )
 
@@ -41,8 +43,8 @@ func TestScripts(t *testing.T) {
 	})
 }
 
-// mainHit is feedfilter import that gets a signal at one of its checkpoints. HIT specifies it:
-// "before 3 SIGKILL", "after 3 SIGINT".
+// mainHit is feedfilter import that gets a signal at one of its checkpoints, or with --sync at one
+// of its calls of the target. HIT specifies it: "before 3 SIGKILL", "after 3 SIGINT".
 func mainHit() {
 	std := stdio{os.Stdin, os.Stdout, os.Stderr}
 	ctx, stop := untilSignal(context.Background())
@@ -59,21 +61,33 @@ func importHit(ctx context.Context, std stdio) error {
 	if err != nil {
 		return err
 	}
-	return chosen.commands.Import.File.run(ctx, std, func(d *data) importer.Checkpoints { return newHit(ctx, d.ledger) })
+	h, file := newHit(ctx), &chosen.commands.Import.File
+	if file.Sync.Sync {
+		return file.sync(ctx, std, func(next importer.Target) importer.Target {
+			h.Target = next
+			return h
+		})
+	}
+	return file.run(ctx, std, func(d *data) importer.Checkpoints {
+		h.Checkpoints = d.ledger
+		return h
+	})
 }
 
-// hit sends a signal to its process at the n-th call of SetCheckpoint.
+// hit sends a signal to its process at the n-th call of SetCheckpoint, or of a target's.
 type hit struct {
 	importer.Checkpoints
+	importer.Target
+
 	ended  context.Context
 	n      int
 	after  bool
 	signal syscall.Signal
 }
 
-func newHit(ctx context.Context, next importer.Checkpoints) *hit {
+func newHit(ctx context.Context) *hit {
 	var when, name string
-	h := &hit{Checkpoints: next, ended: ctx}
+	h := &hit{ended: ctx}
 	if _, err := fmt.Sscanf(os.Getenv("HIT"), "%s %d %s", &when, &h.n, &name); err != nil {
 		panic(err)
 	}
@@ -83,11 +97,31 @@ func newHit(ctx context.Context, next importer.Checkpoints) *hit {
 }
 
 func (h *hit) SetCheckpoint(ctx context.Context, id, value string) error {
+	return h.call(func() error { return h.Checkpoints.SetCheckpoint(ctx, id, value) })
+}
+
+func (h *hit) All(ctx context.Context, each func(target string, until time.Time) error) error {
+	return h.call(func() error { return h.Target.All(ctx, each) })
+}
+
+func (h *hit) Record(ctx context.Context, all []activity.Activity) (outcomes []activity.Outcome, err error) {
+	err = h.call(func() (err error) {
+		outcomes, err = h.Target.Record(ctx, all)
+		return err
+	})
+	return outcomes, err
+}
+
+func (h *hit) Finish(ctx context.Context) error {
+	return h.call(func() error { return h.Target.Finish(ctx) })
+}
+
+func (h *hit) call(do func() error) error {
 	h.n--
 	if h.n == 0 && !h.after {
 		h.strike()
 	}
-	err := h.Checkpoints.SetCheckpoint(ctx, id, value)
+	err := do()
 	if h.n == 0 && h.after {
 		h.strike()
 	}

@@ -1,5 +1,5 @@
 // Package activityfile reads activities from CSV and NDJSON files, in batches, and continues at
-// checkpoints.
+// checkpoints. It also reads lists: files of what one user has of one kind.
 package activityfile
 
 import (
@@ -18,6 +18,7 @@ import (
 const (
 	CSV    = "csv"
 	NDJSON = "ndjson"
+	Text   = "text" // of lists alone
 )
 
 // FormatOf returns the format for a file's extension; "" if there is none.
@@ -27,6 +28,8 @@ func FormatOf(name string) string {
 		return CSV
 	case ".ndjson", ".jsonl":
 		return NDJSON
+	case ".txt":
+		return Text
 	default:
 		return ""
 	}

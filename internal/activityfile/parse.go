@@ -47,7 +47,10 @@ func jsonProblem(err error) error {
 
 // columnNames returns the columns of a CSV file with a header. Those after the third are optional.
 // A file without a header has the first four, in this order.
-func columnNames() []string { return []string{"user", "kind", "target", "op", "since", "until"} }
+func columnNames() []string { return []string{"user", "kind", target, "op", "since", "until"} }
+
+// target is the column of the id that an activity points at.
+const target = "target"
 
 // parseCSV parses one line of CSV. The first line is a header unless it is an activity. If a later
 // line names other columns, two files were joined, and the order of columns is unknown from there.
@@ -119,7 +122,7 @@ func (rec *record) column(name string) *string {
 		return &rec.User
 	case "kind":
 		return &rec.Kind
-	case "target":
+	case target:
 		return &rec.Target
 	case "since":
 		return &rec.Since
@@ -152,19 +155,28 @@ func wantHeader() string {
 // header returns the names of a header: distinct columns, in any order, that include the first
 // three.
 func header(fields []string) ([]string, error) {
+	names, err := columnsOf(fields)
+	if err != nil {
+		return nil, fmt.Errorf("%w: want one %s", err, wantHeader())
+	}
+	for _, name := range columnNames()[:3] {
+		if !slices.Contains(names, name) {
+			return nil, fmt.Errorf("header: missing column %q: want one %s", name, wantHeader())
+		}
+	}
+	return names, nil
+}
+
+// columnsOf returns the names of distinct columns, in any order.
+func columnsOf(fields []string) ([]string, error) {
 	names := make([]string, len(fields))
 	for i, field := range fields {
 		names[i] = columnName(field)
 		switch {
 		case !namesColumn(field):
-			return nil, fmt.Errorf("header: unknown column %q: want one %s", field, wantHeader())
+			return nil, fmt.Errorf("header: unknown column %q", field)
 		case slices.Contains(names[:i], names[i]):
 			return nil, fmt.Errorf("header: duplicate column %q", field)
-		}
-	}
-	for _, name := range columnNames()[:3] {
-		if !slices.Contains(names, name) {
-			return nil, fmt.Errorf("header: missing column %q: want one %s", name, wantHeader())
 		}
 	}
 	return names, nil

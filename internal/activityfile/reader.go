@@ -145,9 +145,18 @@ func (r *Reader) activity(line []byte) (activity.Activity, error) {
 	}
 }
 
-// check returns the activity of a line. An until in the past is valid: the line may come from an
-// older export.
+// check returns the activity of a line, if it is valid.
 func (r *Reader) check(rec record) (activity.Activity, error) {
+	a, err := rec.activity()
+	if err != nil {
+		return a, err
+	}
+	return a, r.valid(a)
+}
+
+// activity returns the activity of a record. An until in the past is valid: the line may come from
+// an older export.
+func (rec *record) activity() (activity.Activity, error) {
 	a := activity.Activity{
 		User:   rec.User,
 		Kind:   rec.Kind,
@@ -164,10 +173,8 @@ func (r *Reader) check(rec record) (activity.Activity, error) {
 	if a.Since.After(time.Now().Add(maxAhead)) {
 		return a, fmt.Errorf("since: %q is in the future", rec.Since)
 	}
-	if a.Until, err = parseTime("until", rec.Until); err != nil {
-		return a, err
-	}
-	return a, r.valid(a)
+	a.Until, err = parseTime("until", rec.Until)
+	return a, err
 }
 
 // accept moves the reader past the line that peek found.

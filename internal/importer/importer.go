@@ -1,4 +1,5 @@
-// Package importer records files of activities, and continues where an earlier import stopped.
+// Package importer records files of activities, and continues where an earlier import stopped. It
+// also makes what a user has of a kind equal to a file.
 package importer
 
 import (
@@ -193,10 +194,18 @@ func (im *Import) record(ctx context.Context, b *batch) (outcomes []activity.Out
 	} else {
 		outcomes, err = b.checked.Record(ctx)
 	}
-	if i := slices.Index(outcomes, activity.Early); i >= 0 {
-		err = fmt.Errorf("since: %v is in the future of the ledger's clock", b.Activities[i].Since)
+	if err == nil {
+		err = checkEarly(b.Activities, outcomes)
 	}
 	return outcomes, err
+}
+
+// checkEarly returns an error if an activity was not recorded because of its since.
+func checkEarly(activities []activity.Activity, outcomes []activity.Outcome) error {
+	if i := slices.Index(outcomes, activity.Early); i >= 0 {
+		return fmt.Errorf("since: %v is in the future of the ledger's clock", activities[i].Since)
+	}
+	return nil
 }
 
 // finish makes everything recorded visible to feeds.

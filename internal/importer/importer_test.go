@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"pgregory.net/rapid"
+
 	"github.com/feedfilter/feedfilter/activity"
 	"github.com/feedfilter/feedfilter/activity/ledger"
 	"github.com/feedfilter/feedfilter/favfilter"
@@ -105,14 +107,14 @@ func recorded(t *testing.T, r *activity.Recorder) map[string]bool {
 	return all
 }
 
-func must(t testing.TB, err error) {
+func must(t rapid.TB, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
 	}
 }
 
-func writeFile(t *testing.T, name, text string) {
+func writeFile(t rapid.TB, name, text string) {
 	t.Helper()
 	must(t, os.WriteFile(name, []byte(text), 0o600))
 }
