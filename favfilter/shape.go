@@ -121,13 +121,6 @@ func (s Shape) Weigh(keys ...Hash) float64 {
 	return float64(bits) / float64(s.Hashes)
 }
 
-// Held returns how many keys without weight are expected to set so many bits. It is up to three
-// times the number of bits.
-func (s Shape) Held(set uint32) int {
-	free := max(0.05, 1-float64(set)/float64(s.Bits))
-	return int(-float64(s.Bits) * math.Log(free) / float64(s.Hashes))
-}
-
 // Capacity returns the number of keys without weight that a page of this shape is expected to hold
 // at the given false-positive rate.
 func (s Shape) Capacity(rate float64) int {

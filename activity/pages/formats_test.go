@@ -191,3 +191,23 @@ func connect(t *testing.T, url string) *pgx.Conn {
 	t.Cleanup(func() { _ = conn.Close(context.Background()) })
 	return conn
 }
+
+// A page of the heaviest keys is as large as it must be, so it is not rebuilt to be smaller.
+func TestHeaviestKeysAreNotOversized(t *testing.T) {
+	g := newRig(t, &favfilter.Memory{}, 1)
+	rng := rand.New(rand.NewPCG(5, 6))
+	for _, rate := range []float64{MaxKeyRate, 1e-4, 1e-9} {
+		g.storage.keyRate = rate
+		for _, n := range []int{1, 30, 60, 100, 300, 1000, 5000} {
+			keys := make([]favfilter.Hash, n)
+			for i := range keys {
+				keys[i] = favfilter.Hash{H1: rng.Uint64(), H2: rng.Uint64(), Extra: Weight("phrase")}
+			}
+			page, err := g.rebuilder.imageOf(0, [][]favfilter.Hash{keys}, ledger.PageState{Sequence: 1})
+			must(t, err)
+			if h := page.Header(); g.rebuilder.oversized(h) || g.rebuilder.overfull(h) {
+				t.Errorf("rate %g, %d keys: a new page of %d bits, %d set, is to be rebuilt", rate, n, h.Shape.Bits, h.Set)
+			}
+		}
+	}
+}

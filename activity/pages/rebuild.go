@@ -437,10 +437,10 @@ func (b *rebuilder) overfull(h favfilter.Header) bool {
 	return int64(h.Set) > more.Room(h.Shape)
 }
 
-// oversized reports whether the page is shrinkFactor times larger than it needs to be. Its count
-// does not tell how much its keys weigh, and after removals it has too many bits set.
+// oversized reports whether the page is shrinkFactor times larger than keys without weight would
+// need. A page of the heaviest keys is not: they need less than three times as much.
 func (b *rebuilder) oversized(h favfilter.Header) bool {
-	fit, err := b.shapeFor(max(int(h.Count), h.Shape.Held(h.Set)))
+	fit, err := b.shapeFor(int(h.Count))
 	return err == nil && fit.Bits <= h.Shape.Bits/shrinkFactor
 }
 
