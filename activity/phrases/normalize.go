@@ -17,6 +17,36 @@ type base struct {
 	joined bool  // ZWJ follows
 }
 
+// keycapByte is the first byte of a keycap's box.
+const keycapByte = 0xe2
+
+// normalized is a text in canonical characters, with all that separates units. It keeps its memory
+// for the next text.
+type normalized struct {
+	norm    []byte
+	classes []byte // the class of each byte of norm that is not ASCII; empty if all are ASCII
+	edits   []edit // that lead from the original to norm
+	reread  int    // bytes and edits that were looked at again, for tests
+
+	base  base
+	raw   []byte // of compose
+	table *table // nil until a text is not ASCII
+}
+
+// set replaces the text by s. For a text that is ASCII, ascii chooses the faster of two ways to the
+// same characters.
+func (t *normalized) set(s string, ascii bool) {
+	t.norm, t.classes, t.edits, t.reread = t.norm[:0], t.classes[:0], t.edits[:0], 0
+	if ascii {
+		t.norm = lower(t.norm, s)
+		return
+	}
+	if t.table == nil {
+		t.table = newTable()
+	}
+	t.normalize(s)
+}
+
 // lower appends s, which is ASCII, in lower case.
 func lower(to []byte, s string) []byte {
 	n := len(to)
@@ -31,7 +61,7 @@ func lower(to []byte, s string) []byte {
 
 // normalize sets the normalised text, and the edits that lead from s to it. Each byte that is not
 // UTF-8 becomes a space.
-func (t *Text) normalize(s string) {
+func (t *normalized) normalize(s string) {
 	t.base = base{}
 	for i := 0; i < len(s); {
 		if s[i] < utf8.RuneSelf {
@@ -63,7 +93,7 @@ func (t *Text) normalize(s string) {
 }
 
 // push appends a code point that is not ASCII, and its class.
-func (t *Text) push(s string, c class) {
+func (t *normalized) push(s string, c class) {
 	t.norm = append(t.norm, s...)
 	switch b := byte(c); len(s) {
 	case 2:
@@ -76,7 +106,7 @@ func (t *Text) push(s string, c class) {
 }
 
 // classify appends the classes of the normalised text that has none yet.
-func (t *Text) classify() {
+func (t *normalized) classify() {
 	for p := len(t.classes); p < len(t.norm); {
 		r, size := utf8.DecodeRune(t.norm[p:])
 		c := t.table.kind(r).class
@@ -87,7 +117,7 @@ func (t *Text) classify() {
 	}
 }
 
-func (t *Text) setBase(orig, norm int, c char) {
+func (t *normalized) setBase(orig, norm int, c char) {
 	b := &t.base // field by field: that is faster than a value that is copied
 	b.char, b.orig, b.norm = c, orig, norm
 	b.marks, b.ccc, b.closed, b.joined = 0, 0, c.is(inert), false
@@ -95,7 +125,7 @@ func (t *Text) setBase(orig, norm int, c char) {
 
 // add adds the code point r, which is in s from i until end. If it adds more, it returns where that
 // ends, else end.
-func (t *Text) add(s string, i, end int, r rune, c char) int {
+func (t *normalized) add(s string, i, end int, r rune, c char) int {
 	b := &t.base
 	switch c.class {
 	case ignorable:
@@ -124,7 +154,7 @@ func (t *Text) add(s string, i, end int, r rune, c char) int {
 }
 
 // start adds a code point that does not belong to the base before it: the next base.
-func (t *Text) start(s string, i, end int, r rune, c char) {
+func (t *normalized) start(s string, i, end int, r rune, c char) {
 	from := len(t.norm)
 	switch {
 	case c.form == r:
@@ -152,7 +182,7 @@ func (t *Text) start(s string, i, end int, r rune, c char) {
 
 // addMark adds a mark, or drops it. If the mark may compose with something, addMark composes the
 // base with all of its marks, and returns where they end.
-func (t *Text) addMark(s string, i, end int, r rune, c char) int {
+func (t *normalized) addMark(s string, i, end int, r rune, c char) int {
 	b := &t.base
 	switch {
 	case r == keycap && (b.class == digit || b.form == '#' || b.form == '*'):
@@ -180,7 +210,7 @@ func (t *Text) addMark(s string, i, end int, r rune, c char) int {
 }
 
 // addAm adds the vowel am of Thai, or of the script offset from it, to the letter before it.
-func (t *Text) addAm(i, end int, offset rune) {
+func (t *normalized) addAm(i, end int, offset rune) {
 	from := len(t.norm)
 	t.push(string(nikhahit+offset), mark)
 	t.setBase(i, len(t.norm), t.table.of(aa+offset))
@@ -190,7 +220,7 @@ func (t *Text) addAm(i, end int, offset rune) {
 
 // compose replaces the base in the normalised text by the canonical form of the base and all that
 // belongs to it. It returns where that ends.
-func (t *Text) compose(s string) (end int) {
+func (t *normalized) compose(s string) (end int) {
 	b := t.base
 	t.norm, t.classes = t.norm[:b.norm], t.classes[:b.norm]
 	t.forget(b.orig)
@@ -204,7 +234,7 @@ func (t *Text) compose(s string) (end int) {
 
 // collect sets raw to the code point of s at i and all that belongs to it, without ignorable code
 // points. It returns where that ends.
-func (t *Text) collect(s string, i int) (end int) {
+func (t *normalized) collect(s string, i int) (end int) {
 	r, size := utf8.DecodeRuneInString(s[i:])
 	t.raw = utf8.AppendRune(t.raw[:0], plain(r))
 	i += size
@@ -232,7 +262,7 @@ func (t *Text) collect(s string, i int) (end int) {
 }
 
 // remove records that nothing stands for the original from i until end.
-func (t *Text) remove(i, end int) {
+func (t *normalized) remove(i, end int) {
 	at := len(t.norm)
 	if n := len(t.edits); n > 0 && t.edits[n-1].norm == at {
 		t.edits[n-1].origEnd = end
@@ -242,16 +272,47 @@ func (t *Text) remove(i, end int) {
 }
 
 // drop records that the base and its marks stand for the original until end.
-func (t *Text) drop(end int) {
+func (t *normalized) drop(end int) {
 	t.forget(t.base.orig)
 	t.edits = append(t.edits, edit{t.base.norm, len(t.norm), t.base.orig, end})
 }
 
 // forget removes the edits of the original from orig on.
-func (t *Text) forget(orig int) {
+func (t *normalized) forget(orig int) {
 	n := len(t.edits)
 	for n > 0 && t.edits[n-1].orig >= orig {
 		n--
 	}
 	t.edits = t.edits[:n]
+}
+
+// classAt returns the class of the character of the normalised text at p.
+func (t *normalized) classAt(p int) class {
+	if p >= len(t.norm) {
+		return other
+	}
+	switch b := t.norm[p]; {
+	case b-'a' < 26:
+		return letter
+	case b-'0' < 10:
+		return digit
+	case b < utf8.RuneSelf:
+		return other
+	}
+	return class(t.classes[p])
+}
+
+// skip returns where the character at p ends.
+func (t *normalized) skip(p int) (end int) {
+	end = p + 1
+	for end < len(t.norm) && !utf8.RuneStart(t.norm[end]) {
+		end++
+	}
+	return end
+}
+
+// isKeycap reports whether a keycap is at p: one character in a box.
+func (t *normalized) isKeycap(p int) bool {
+	const box = string(keycap)
+	return len(t.norm)-p > len(box) && string(t.norm[p+1:p+1+len(box)]) == box
 }

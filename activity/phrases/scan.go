@@ -7,42 +7,8 @@ import (
 	"unicode/utf8"
 )
 
-// keycapByte is the first byte of a keycap's box.
-const keycapByte = 0xe2
-
 // isWordByte reports whether b is a letter or a digit of ASCII, in lower case.
 func isWordByte(b byte) bool { return b-'a' < 26 || b-'0' < 10 }
-
-// classAt returns the class of the character of the normalised text at p.
-func (t *Text) classAt(p int) class {
-	if p >= len(t.norm) {
-		return other
-	}
-	switch b := t.norm[p]; {
-	case b-'a' < 26:
-		return letter
-	case b-'0' < 10:
-		return digit
-	case b < utf8.RuneSelf:
-		return other
-	}
-	return class(t.classes[p])
-}
-
-// skip returns where the character at p ends.
-func (t *Text) skip(p int) (end int) {
-	end = p + 1
-	for end < len(t.norm) && !utf8.RuneStart(t.norm[end]) {
-		end++
-	}
-	return end
-}
-
-// isKeycap reports whether a keycap is at p: one character in a box.
-func (t *Text) isKeycap(p int) bool {
-	const box = string(keycap)
-	return len(t.norm)-p > len(box) && string(t.norm[p+1:p+1+len(box)]) == box
-}
 
 // sign cuts at a character of ASCII that is neither a letter nor a digit.
 func (t *Text) sign(p int) (next int) {

@@ -8,19 +8,13 @@ import (
 // Text is a text that is cut into units. The zero value has none. A Text keeps its memory for the
 // next text, so use one Text for many, one after the other. It is not safe for concurrent use.
 type Text struct {
+	normalized
+
 	buf   []byte // the canonical form of the whole text
 	units []unit
 
-	norm    []byte // the text in canonical characters, with all that separates units
-	classes []byte // the class of each byte of norm that is not ASCII; empty if all are ASCII
-	edits   []edit
 	mapped  int // edits that end before the last unit begins
 	wordEnd int // where the last word or handle ends in norm; -1: there is none
-	reread  int // bytes and edits that were looked at again, for tests
-
-	base  base
-	raw   []byte // of compose
-	table *table // nil until a text is not ASCII
 }
 
 // unit is a unit of a text.
@@ -46,17 +40,8 @@ func (t *Text) Cut(s string) { t.cut(s, isASCII(s)) }
 
 // cut is Cut. For a text that is ASCII, ascii chooses the faster of two ways to the same units.
 func (t *Text) cut(s string, ascii bool) {
-	t.buf, t.units, t.norm = t.buf[:0], t.units[:0], t.norm[:0]
-	t.classes, t.edits = t.classes[:0], t.edits[:0]
-	t.mapped, t.wordEnd, t.reread = 0, -1, 0
-	if ascii {
-		t.norm = lower(t.norm, s)
-	} else {
-		if t.table == nil {
-			t.table = newTable()
-		}
-		t.normalize(s)
-	}
+	t.set(s, ascii)
+	t.buf, t.units, t.mapped, t.wordEnd = t.buf[:0], t.units[:0], 0, -1
 	for p := 0; p < len(t.norm); {
 		switch b := t.norm[p]; {
 		case isWordByte(b):
