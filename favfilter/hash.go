@@ -13,10 +13,11 @@ import (
 type Hash struct {
 	H1, H2 uint64
 
-	// Extra is the weight of the key: how many bits it sets beyond those of [Shape.Hashes], 0 to
-	// [MaxExtra]. Each is as good as another hash function: it divides the probability that the key
-	// is reported wrongly by more than two. So a key that is looked up together with many others, of
-	// which none may be reported wrongly, has more. A lookup must have the weight of the insert.
+	// Extra is the weight of the key: how many bits it sets besides those of [Shape.Hashes], 0 to
+	// [MaxExtra]; more count as that many. Each is as good as another hash function. In a page with
+	// fewer than half of its bits set, it divides the probability that an absent key is reported by
+	// more than two. So keys have a weight if many of them are looked up together, and none of them
+	// may be reported wrongly. A lookup with a larger weight than the insert may miss the key.
 	// (Weighted Bloom filters: Bruck, Gao and Jiang, 2006.)
 	Extra uint8
 }
@@ -124,7 +125,7 @@ func (s Shape) most(extra uint8) uint8 {
 	if s.Uniform {
 		return s.Hashes
 	}
-	return s.Hashes + extra
+	return s.Hashes + min(extra, MaxExtra)
 }
 
 // Positions appends the distinct bit positions of h in a page of this shape to dst: at most

@@ -46,7 +46,7 @@ func dropCleanPosts(t *testing.T, times int) {
 	}{
 		{"an author", 50_000, func(*feed.Post) {}},
 		{"100 actors", 20_000, func(p *feed.Post) { p.Actors = some(feed.MaxActors, "u") }},
-		{"16 related ids", 20_000, func(p *feed.Post) { p.Related = some(feed.MaxRelated, "p") }},
+		{"16 related ids", 60_000, func(p *feed.Post) { p.Related = some(feed.MaxRelated, "p") }},
 		{"64 hosts of 8 labels", 2000, func(p *feed.Post) { p.Facets = map[activity.Facet][]string{"domain": hosts()} }},
 		{"64 threads", 10_000, func(p *feed.Post) {
 			p.Facets = map[activity.Facet][]string{"thread": some(feed.MaxFacetIDs, "t")}

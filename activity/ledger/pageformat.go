@@ -3,7 +3,6 @@ package ledger
 import (
 	"context"
 	"fmt"
-	"hash/fnv"
 	"strconv"
 )
 
@@ -79,13 +78,3 @@ func (d *postgresDatabase) older(ctx context.Context) (older bool, err error) {
 
 // older is false: one process has the file open.
 func (d *sqliteDatabase) older(context.Context) (bool, error) { return false, nil }
-
-// settings is the purpose of locks for the settings of processes.
-const settings = "settings"
-
-// lockKey returns the first half of the keys of locks for a purpose, in a schema.
-func lockKey(purpose, schema string) int32 {
-	h := fnv.New32a()
-	_, _ = h.Write([]byte("feedfilter " + purpose + " " + schema)) // never fails
-	return int32(h.Sum32())
-}

@@ -215,8 +215,8 @@ func (u postgresURL) name() string {
 // open migrates the schema and creates the pools of connections.
 func (u postgresURL) open(ctx context.Context, o Options) (*Ledger, error) {
 	d := &postgresDatabase{
-		settingsKey: lockKey(settings, u.schema),
-		formatKey:   lockKey("page format", u.schema),
+		settingsKey: lockKey(lockOfSettings, u.schema),
+		formatKey:   lockKey(lockOfFormat, u.schema),
 		callTimeout: u.callTimeout(),
 		cancels:     u.cancels,
 	}

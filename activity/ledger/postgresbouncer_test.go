@@ -61,8 +61,8 @@ func TestPostgresBouncerSmall(t *testing.T) {
 	const calls = 8
 	s := pgtest.Start(t)
 	url := s.StartBouncer("session", fmt.Sprint("default_pool_size=", calls+3)).URL(s.Schema())
-	url += fmt.Sprint("&pool_max_conns=", calls)
-	l := open(t, url, ledger.Options{Pages: 16, KeepConnections: true})
+	url += fmt.Sprint("&connect_timeout=30&pool_max_conns=", calls) // patient, as the machine may be busy
+	l := open(t, patient(url), ledger.Options{Pages: 16, KeepConnections: true})
 	if err := l.Agree(t.Context(), time.Second); err != nil { // connects polls, and keeps a lock
 		t.Fatal(err)
 	}

@@ -34,7 +34,7 @@ func (d *postgresDatabase) prepare(ctx context.Context, u postgresURL, o Options
 		return fmt.Errorf("wait for other processes that open the ledger: %w", err)
 	}
 	var cached bool
-	err = conn.QueryRow(ctx, cachedSQL, lockKey(settings, u.schema), int64(pageCache)).Scan(&cached)
+	err = conn.QueryRow(ctx, cachedSQL, lockKey(lockOfSettings, u.schema), int64(pageCache)).Scan(&cached)
 	if err != nil {
 		return fmt.Errorf("look for processes with a page cache: %w", err)
 	}

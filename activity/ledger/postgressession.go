@@ -3,6 +3,7 @@ package ledger
 import (
 	"context"
 	"fmt"
+	"hash/fnv"
 	"maps"
 	"net"
 	"slices"
@@ -89,7 +90,7 @@ func (u postgresURL) checkPooler(ctx context.Context, conn *pgx.Conn) error {
 	if err != nil {
 		return fmt.Errorf("check that the pooler ends sessions: %w", err)
 	}
-	limited, cancel := context.WithTimeout(ctx, connectTimeout)
+	limited, cancel := context.WithTimeout(ctx, config.ConnectTimeout)
 	defer cancel()
 	for try := 0; ; try++ {
 		var held bool
@@ -159,4 +160,17 @@ func describe(number uint32) string {
 		text += " and a page cache"
 	}
 	return text
+}
+
+// Purposes of the locks that processes hold.
+const (
+	lockOfSettings = "settings"
+	lockOfFormat   = "page format"
+)
+
+// lockKey returns the first half of the keys of locks for a purpose, in a schema.
+func lockKey(purpose, schema string) int32 {
+	h := fnv.New32a()
+	_, _ = h.Write([]byte("feedfilter " + purpose + " " + schema)) // never fails
+	return int32(h.Sum32())
 }

@@ -34,7 +34,7 @@ func (sc *Scrubber) compare(pages []uint32, to *Survey) (found []faultyPage, com
 			to.add(pages[i], st)
 			sc.weigh(&to.load, pages[i], st)
 			if !st.Missing && st.Damage == nil && sc.rebuilder.outdated(st.Header) {
-				sc.due.addOutdated(pages[i])
+				sc.due.add(pages[i], reasonFormat, 0)
 			}
 		}
 	}

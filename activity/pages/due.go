@@ -56,16 +56,6 @@ func newDueQueue() *dueQueue {
 	return &dueQueue{listed: make(map[duePage]bool), more: make(chan struct{}, 1)}
 }
 
-// addOutdated lists a page for reasonFormat, unless maxOutdated are listed.
-func (q *dueQueue) addOutdated(page uint32) {
-	q.mu.Lock()
-	full := q.format >= maxOutdated
-	q.mu.Unlock()
-	if !full {
-		q.add(page, reasonFormat, 0)
-	}
-}
-
 // tidies reports whether pages with the reason may be used as they are. They are rebuilt one by
 // one, with pauses.
 func tidies(reason string) bool { return reason == reasonResidue || reason == reasonFormat }
@@ -83,7 +73,7 @@ func (q *dueQueue) expect(at PageAt, from int64) {
 func (q *dueQueue) list(e dueEntry) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.listed[e.duePage] {
+	if q.listed[e.duePage] || e.reason == reasonFormat && q.format == maxOutdated {
 		return
 	}
 	q.listed[e.duePage] = true
