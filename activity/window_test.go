@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/feedfilter/feedfilter/activity/pages"
+	"github.com/feedfilter/feedfilter/activity/seen"
 	"github.com/feedfilter/feedfilter/favfilter"
 	"github.com/feedfilter/feedfilter/internal/faulttest"
 )
@@ -50,6 +51,41 @@ func TestRates(t *testing.T) {
 		if got, want := kinds.Rates(0.5).Key, pages.MaxKeyRate; got != want {
 			t.Errorf("%s: %v of a key at a rate of a half, want %v", name, got, want)
 		}
+	}
+}
+
+// A window that version 0.2.0 wrote, in which each key has the rate of a candidate, stays in use. It
+// takes further posts.
+func TestWindowOfTheFormerRate(t *testing.T) {
+	g := newRig(t, &favfilter.Memory{}, 1)
+	id, now := g.Inside().Identity(), g.windows["seen"]
+	former, err := seen.Open(g.store, seen.Config{
+		Name: "seen", Length: 30 * 24 * time.Hour, Seed: id.Seed, Pages: id.Pages, FalsePositiveRate: g.rates.Window,
+	})
+	must(t, err)
+	posts := func(from, n int) (all []Activity) {
+		for i := from; i < from+n; i++ {
+			all = append(all, add("1", "seen", fmt.Sprint("p", i)))
+		}
+		return all
+	}
+	g.windows["seen"] = former
+	_, err = g.Record(t.Context(), posts(0, 9000))
+	must(t, err)
+	g.windows["seen"] = now
+	w, err := g.Window(t.Context(), g.kind(t, "seen"), "1")
+	must(t, err)
+	rate := 0.0
+	for _, run := range w.Runs() {
+		rate += run.FalsePositiveRate
+	}
+	if most := 3 * g.rates.OfWindow(g.kind(t, "seen")); rate <= most {
+		t.Fatalf("the window reports %.2g, want more than %.2g to try this", rate, most)
+	}
+	_, err = g.Record(t.Context(), posts(9000, 100))
+	must(t, err)
+	for _, i := range []int{0, 4500, 8999, 9000, 9099} {
+		g.want(t, "1", "seen", fmt.Sprint("p", i), Direct)
 	}
 }
 

@@ -85,7 +85,7 @@ const (
 
 	allKindsSQL   = `SELECT name, reverse, target, source, weight FROM kinds ORDER BY name`
 	insertKindSQL = `INSERT INTO kinds (name, reverse, target, weight) VALUES ($1, $2, $3, $4)`
-	weighKindSQL  = `UPDATE kinds SET weight = $1 WHERE name = $2 AND weight < 0`
+	weighKindSQL  = `UPDATE kinds SET weight = $1 WHERE name = $2`
 	deleteKindSQL = `DELETE FROM kinds WHERE name = $1`
 
 	getCheckpointSQL = `SELECT value FROM checkpoints WHERE id = $1`

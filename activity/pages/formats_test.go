@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"testing"
 	"time"
@@ -208,6 +209,47 @@ func TestHeaviestKeysAreNotOversized(t *testing.T) {
 			if h := page.Header(); g.rebuilder.oversized(h) || g.rebuilder.overfull(h) {
 				t.Errorf("rate %g, %d keys: a new page of %d bits, %d set, is to be rebuilt", rate, n, h.Shape.Bits, h.Set)
 			}
+			for range n * 3 / 100 { // less than the headroom
+				page.Insert(favfilter.Hash{H1: rng.Uint64(), H2: rng.Uint64(), Extra: Weight("phrase")})
+			}
+			if h := page.Header(); g.rebuilder.overfull(h) {
+				t.Errorf("rate %g, %d keys: a new page of %d bits has no room for a few more", rate, n, h.Shape.Bits)
+			}
 		}
+	}
+}
+
+// On a page at its limit, the weight of a facet's keys makes up for as many look-ups as the comment
+// of Weight says, at every rate that a page may have.
+func TestWeightsAreEnough(t *testing.T) {
+	for rate := MaxKeyRate; rate > 1e-11; rate *= 0.97 {
+		s, err := favfilter.ShapeFor(1000, rate)
+		must(t, err)
+		set := float64(s.Limit(rate)) / float64(s.Bits)
+		for facet, lookups := range map[string]float64{ledger.Post: 17, ledger.User: 101, "domain": 25_000} {
+			bits := min(int(s.Hashes)+int(Weight(facet)), favfilter.MaxPositions)
+			if got := lookups * math.Pow(set, float64(bits)); got > rate {
+				t.Errorf("%s: %g look-ups in a page with %.1f %% of its bits set report %.3g, want %.3g", facet, lookups, 100*set, got, rate)
+			}
+		}
+	}
+}
+
+// Few pages wait for a later format, however many need it, so the queue stays short.
+func TestOutdatedPagesAreBounded(t *testing.T) {
+	q := newDueQueue()
+	for page := range uint32(10 * maxOutdated) {
+		q.add(page, reasonFormat, 0)
+		q.add(page%3, reasonResidue, 0)
+	}
+	if len(q.order) != maxOutdated+3 {
+		t.Errorf("%d pages are due", len(q.order))
+	}
+	for len(q.order) > 0 {
+		q.take(1)
+	}
+	q.add(7, reasonFormat, 0)
+	if pages, reason := q.take(1); len(pages) != 1 || reason != reasonFormat {
+		t.Errorf("took %v for %q", pages, reason)
 	}
 }
