@@ -54,8 +54,8 @@ func TestRates(t *testing.T) {
 	}
 }
 
-// A window that version 0.2.0 wrote, in which each key has the rate of a candidate, stays in use. It
-// takes further posts.
+// A window that version 0.2.0 wrote, in which each key has the rate of a candidate, stays in use.
+// It takes further posts.
 func TestWindowOfTheFormerRate(t *testing.T) {
 	g := newRig(t, &favfilter.Memory{}, 1)
 	id, now := g.Inside().Identity(), g.windows["seen"]

@@ -34,7 +34,8 @@ func (d *postgresDatabase) prepare(ctx context.Context, u postgresURL, o Options
 		return fmt.Errorf("wait for other processes that open the ledger: %w", err)
 	}
 	var cached bool
-	err = conn.QueryRow(ctx, cachedSQL, lockKey(lockOfSettings, u.schema), int64(pageCache)).Scan(&cached)
+	settings := lockKey(lockOfSettings, u.schema)
+	err = conn.QueryRow(ctx, cachedSQL, settings, int64(pageCache)).Scan(&cached)
 	if err != nil {
 		return fmt.Errorf("look for processes with a page cache: %w", err)
 	}

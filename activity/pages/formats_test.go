@@ -219,8 +219,8 @@ func TestHeaviestKeysAreNotOversized(t *testing.T) {
 	}
 }
 
-// On a page at its limit, the weight of a facet's keys makes up for as many look-ups as the comment
-// of Weight says, at every rate that a page may have.
+// On a page at its limit, the weight of a facet's keys makes up for the look-ups that the comment
+// of Weight names. It does so at every rate that a page may have.
 func TestWeightsAreEnough(t *testing.T) {
 	for rate := MaxKeyRate; rate > 1e-11; rate *= 0.97 {
 		s, err := favfilter.ShapeFor(1000, rate)
