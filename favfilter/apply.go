@@ -104,6 +104,9 @@ func (p *Page) applyGuarded(b Batch) (state State, fewest uint8) {
 	for _, h := range b.Add {
 		p.Insert(h)
 	}
+	if len(b.Add) > 0 {
+		p.markAll(b.Marks)
+	}
 	p.header.Sequence = b.Sequence
 	p.stale = true
 	return Applied, fewest
@@ -123,12 +126,21 @@ func (p *Page) onlyLayerOf(h Hash) (found *layer) {
 	return found
 }
 
+func (p *Page) markAll(marks []Hash) {
+	for _, h := range marks {
+		p.Mark(h)
+	}
+}
+
 func (p *Page) applyUnguarded(b Batch) []Outcome {
 	outcomes := make([]Outcome, 0, len(b.Remove)+len(b.Add))
 	for _, h := range b.Remove {
 		outcomes = append(outcomes, p.Remove(h))
 	}
-	outcomes = p.addWithin(b.Rate, b.Add, outcomes)
+	outcomes = p.addWithin(b, outcomes)
+	if slices.Contains(outcomes, Added) {
+		p.markAll(b.Marks)
+	}
 	if slices.Contains(outcomes, Removed) || slices.Contains(outcomes, Added) {
 		p.header.Sequence++
 	}

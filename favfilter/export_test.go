@@ -1,7 +1,7 @@
 package favfilter
 
 // NewestFull reports whether the newest layer of a page is full.
-func NewestFull(p *Page, rate float64) bool { return p.newest().isFull(p.limit(rate), Hash{}) }
+func NewestFull(p *Page, rate float64) bool { return p.newest().isFull(p.limit(rate), Hash{}, nil) }
 
 // Grow appends an empty layer of any shape.
 func (p *Page) Grow(s Shape) { p.grow(s) }

@@ -11,12 +11,13 @@ import (
 // half of it, and each further layer half as much as the previous one. All layers together never
 // exceed the rate.
 
-// addWithin adds keys that are absent, and appends their outcomes. No key takes the page past the
-// rate; 0: no limit.
-func (p *Page) addWithin(rate float64, keys []Hash, outcomes []Outcome) []Outcome {
+// addWithin adds those keys of a batch that are absent, and appends their outcomes. No key takes the
+// page past the rate, with the marks of the batch; 0: no limit.
+func (p *Page) addWithin(b Batch, outcomes []Outcome) []Outcome {
+	rate := b.Rate
 	limit := p.limit(rate)
-	for _, h := range keys {
-		full := p.newest().isFull(limit, h)
+	for _, h := range b.Add {
+		full := p.newest().isFull(limit, h, b.Marks)
 		switch {
 		case p.Contains(h):
 			outcomes = append(outcomes, Present)
@@ -82,7 +83,11 @@ func limitOf(s Shape, rate float64, i int) uint32 {
 	return s.Limit(layerRate(rate, i))
 }
 
-// isFull reports whether the key could take the layer to its limit.
-func (l *layer) isFull(limit uint32, h Hash) bool {
-	return l.set+uint32(l.shape.most(h.Extra)) >= limit
+// isFull reports whether the key and marks could take the layer to its limit.
+func (l *layer) isFull(limit uint32, h Hash, marks []Hash) bool {
+	after := uint64(l.set) + uint64(l.shape.most(h.Extra))
+	for i := range marks {
+		after += uint64(l.shape.most(marks[i].Extra))
+	}
+	return after >= uint64(limit)
 }

@@ -3,6 +3,7 @@ package favfilter_test
 import (
 	"encoding/binary"
 	"errors"
+	"math"
 	"math/bits"
 	"slices"
 	"testing"
@@ -208,4 +209,16 @@ func TestPositionsAreThePagesBits(t *testing.T) {
 			t.Fatal("not contained with all its bits")
 		}
 	})
+}
+
+// A key sets at most MaxPositions bits, whatever its weight.
+func TestLargestWeight(t *testing.T) {
+	shape := favfilter.Shape{Bits: 1 << 20, Hashes: favfilter.MaxHashes, Region: 4}
+	h := favfilter.HashKey(1, "key")
+	h.Extra = favfilter.MaxExtra
+	want := shape.Positions(nil, h)
+	h.Extra = math.MaxUint8
+	if got := shape.Positions(nil, h); !slices.Equal(got, want) || len(got) > favfilter.MaxPositions {
+		t.Errorf("%d positions, want %d", len(got), len(want))
+	}
 }

@@ -149,13 +149,21 @@ func (p *Page) ContainsAll(start Start, ids []Hash, found []bool) {
 // In a page that has grown, do not remove keys that looked present when they were inserted:
 // [Page.Remove] would clear bits of other keys.
 func (p *Page) Insert(h Hash) {
+	p.Mark(h)
+	p.newest().count++
+	p.header.Count++
+}
+
+// Mark inserts a mark: a hash that many keys have in common, such as one that says that there are
+// keys of some sort. [Page.Contains] reports it like a key, but it is not counted, and nothing
+// removes it. It may be set any number of times. Each time but the first takes the regions of its
+// bits from the keys that could be removed by them, so that the removal of a key leaves the mark.
+func (p *Page) Mark(h Hash) {
 	var buf [MaxPositions]uint32
 	l := p.newest()
 	set := uint32(l.pair.Insert(l.shape.Positions(buf[:0], h)))
 	l.set += set
 	p.header.Set += set
-	l.count++
-	p.header.Count++
 	p.stale = true
 }
 

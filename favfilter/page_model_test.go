@@ -15,8 +15,9 @@ import (
 // ledgered is a page in guarded use, with the keys that a ledger would have for it. Keys are
 // numbers.
 type ledgered struct {
-	page *favfilter.Page
-	live map[int]bool
+	page  *favfilter.Page
+	live  map[int]bool
+	marks map[int]bool // since the last rebuild
 }
 
 func keyHash(key int) favfilter.Hash {
@@ -35,12 +36,12 @@ func keyHashes(keys ...int) []favfilter.Hash {
 
 // change removes keys and adds others, as one guarded batch with a rate, or none if that is 0. It
 // rebuilds a jammed or overfull page.
-func (l *ledgered) change(t *rapid.T, rate float64, remove, add []int) {
+func (l *ledgered) change(t *rapid.T, rate float64, remove, add, marks []int) {
 	h := l.page.Header()
 	before := encoded(l.page)
 	res := l.page.Apply(favfilter.Batch{
 		ID: favfilter.PageID{Number: h.Number}, Identity: h.Identity, Sequence: h.Sequence + 1, Rate: rate,
-		Remove: keyHashes(remove...), Add: keyHashes(add...),
+		Remove: keyHashes(remove...), Add: keyHashes(add...), Marks: keyHashes(marks...),
 	})
 	for _, k := range remove {
 		delete(l.live, k)
@@ -50,6 +51,9 @@ func (l *ledgered) change(t *rapid.T, rate float64, remove, add []int) {
 	}
 	switch {
 	case res.State == favfilter.Applied:
+		for _, k := range marks {
+			l.marks[k] = l.marks[k] || len(add) > 0
+		}
 		if res.Header != l.page.Header() || res.Header.Sequence != h.Sequence+1 {
 			t.Fatalf("applied at %+v, page at %+v", res.Header, l.page.Header())
 		}
@@ -73,6 +77,7 @@ func (l *ledgered) rebuild(t *rapid.T) {
 	for k := range l.live {
 		l.page.Insert(keyHash(k))
 	}
+	clear(l.marks)
 }
 
 func (l *ledgered) check(t *rapid.T) {
@@ -80,6 +85,11 @@ func (l *ledgered) check(t *rapid.T) {
 	for k := range l.live {
 		if !l.page.Contains(keyHash(k)) {
 			t.Fatalf("key %d was lost", k)
+		}
+	}
+	for k, set := range l.marks {
+		if set && !l.page.Contains(keyHash(k)) {
+			t.Fatalf("mark %d was lost", k)
 		}
 	}
 	if int(h.Count) != len(l.live) {
@@ -114,11 +124,17 @@ func encoded(p *favfilter.Page) []byte {
 // right counts.
 func TestPageInGuardedUse(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		l := &ledgered{page: emptyPage(t, drawShape(t)), live: map[int]bool{}}
+		l := &ledgered{page: emptyPage(t, drawShape(t)), live: map[int]bool{}, marks: map[int]bool{}}
 		t.Repeat(map[string]func(*rapid.T){
 			"batch": func(t *rapid.T) {
 				rate := rapid.SampledFrom([]float64{0, 0.1}).Draw(t, "rate")
-				l.change(t, rate, l.draw(t, "remove", true), l.draw(t, "add", false))
+				marks := rapid.SliceOfNDistinct(rapid.IntRange(100, 105), 0, 3, rapid.ID[int]).Draw(t, "marks")
+				l.change(t, rate, l.draw(t, "remove", true), l.draw(t, "add", false), marks)
+			},
+			"mark": func(t *rapid.T) {
+				k := rapid.IntRange(100, 105).Draw(t, "mark")
+				l.marks[k] = true
+				l.page.Mark(keyHash(k))
 			},
 			"insert": func(t *rapid.T) {
 				for _, k := range l.draw(t, "insert", false) {

@@ -146,10 +146,13 @@ type Batch struct {
 	Rate float64
 
 	Remove, Add []Hash // a guarded batch names no key twice
+
+	// Marks are set, as by [Page.Mark], if the batch adds a key.
+	Marks []Hash
 }
 
-// Room returns how many bits may be set in a page of one layer, of shape s, before the keys to add
-// of b. With more, a guarded batch is Overfull. With as many or more, the page may have to grow for
+// Room returns how many bits may be set in a page of one layer, of shape s, before the keys and
+// marks to add of b. With more, a guarded batch is Overfull. With as many or more, the page may have to grow for
 // a batch without a guard. Room is negative if the keys need more than the whole page, and
 // math.MaxUint32 if there is no limit.
 func (b Batch) Room(s Shape) int64 {
@@ -162,8 +165,10 @@ func (b Batch) Room(s Shape) int64 {
 	default:
 		limit = int64(limitOf(s, b.Rate, 0))
 	}
-	for i := range b.Add {
-		limit -= int64(s.most(b.Add[i].Extra))
+	for _, keys := range [...][]Hash{b.Add, b.Marks} {
+		for i := range keys {
+			limit -= int64(s.most(keys[i].Extra))
+		}
 	}
 	return limit
 }

@@ -42,7 +42,7 @@ func (s *Store) Apply(ctx context.Context, batches []favfilter.Batch) []favfilte
 	for i := range batches {
 		c := change{&batches[i], &results[i]}
 		known, ok := s.shape(c.ID)
-		keys := len(c.Remove) + len(c.Add)
+		keys := len(c.Remove) + len(c.Add) + len(c.Marks)
 		if !ok || known.Identity != c.Identity || known.Grown > 0 || keys > maxScriptKeys ||
 			len(batches) >= manyPages && int(known.Shape.Bits) <= keys*8*512 {
 			swapped = append(swapped, c)
@@ -68,12 +68,16 @@ func (s *Store) applyCall(b *favfilter.Batch, known favfilter.Header) command {
 	if b.Sequence > 0 {
 		from, to = sequenceBytes(b.Sequence-1), sequenceBytes(b.Sequence)
 	}
-	c := s.run(s.apply, b.ID, 6+(len(b.Remove)+len(b.Add))*(1+favfilter.MaxPositions))
+	keys := len(b.Remove) + len(b.Add) + len(b.Marks)
+	c := s.run(s.apply, b.ID, 7+keys*(1+favfilter.MaxPositions))
 	// The two parts of the header that the script compares: shape and seed, and
 	// incarnation and page number.
-	c.args = append(c.args, header[:24], header[48:60], from, to, b.Room(known.Shape), len(b.Remove))
+	c.args = append(
+		c.args, header[:24], header[48:60], from, to,
+		b.Room(known.Shape), len(b.Remove), len(b.Marks),
+	)
 	var buf [favfilter.MaxPositions]uint32
-	for _, keys := range [2][]favfilter.Hash{b.Remove, b.Add} {
+	for _, keys := range [...][]favfilter.Hash{b.Remove, b.Add, b.Marks} {
 		for _, h := range keys {
 			bits := known.Shape.Positions(buf[:0], h)
 			c.args = append(c.args, len(bits))

@@ -8,7 +8,8 @@
 -- ARGV[5]  number of set bits: without a guard, keys are added only to a page with fewer; with
 --          one, to a page with no more
 -- ARGV[6]  number of keys to remove; they come first
--- ARGV[7]  from here on for each key: the number n of its positions, then n bit offsets
+-- ARGV[7]  number of marks; they come last, and are set if a key is added
+-- ARGV[8]  from here on for each key: the number n of its positions, then n bit offsets
 --          into the bits string
 --
 -- Returns {state, header, outcomes}. Only with the state "ok" has the page changed:
@@ -47,7 +48,7 @@ if header:sub(1, 24) ~= ARGV[1] or header:sub(49, 60) ~= ARGV[2] or (guarded and
 end
 
 local set, count = struct.unpack('>I4I4', header:sub(25, 32))
-local removals = tonumber(ARGV[6])
+local removals, marks = tonumber(ARGV[6]), tonumber(ARGV[7])
 
 -- The offset, in the regions string, of the collision bit for the Bloom bit at offset in the bits
 -- string. A header of 512 bits precedes the first Bloom bit, and a build ID of 64 bits the first
@@ -97,7 +98,7 @@ local function clear(offsets)
   if count > 0 then count = count - 1 end
 end
 
-local function insert(offsets)
+local function mark(offsets)
   local old = bitfield(KEYS[1], 'SET', offsets, '1')
   local shared = {}
   for i = 1, #old do
@@ -108,10 +109,9 @@ local function insert(offsets)
     end
   end
   if #shared > 0 then bitfield(KEYS[2], 'SET', shared, '1') end
-  count = count + 1
 end
 
-local keys, at = {}, 7
+local keys, at = {}, 8
 while at <= #ARGV do
   local n, offsets = tonumber(ARGV[at]), {}
   for i = 1, n do offsets[i] = ARGV[at + i] end
@@ -119,7 +119,17 @@ while at <= #ARGV do
   at = at + n + 1
 end
 
-local adds, room = #keys - removals, tonumber(ARGV[5])
+-- Where the keys to add end.
+local last = #keys - marks
+local adds, room = last - removals, tonumber(ARGV[5])
+local function insert(offsets)
+  mark(offsets)
+  count = count + 1
+end
+local function mark_all()
+  for i = last + 1, #keys do mark(keys[i]) end
+end
+
 if adds > 0 and not guarded and set >= room then
   return {'other', header, ''}
 end
@@ -141,7 +151,8 @@ if guarded then
   end
   outcomes[1] = fewest
   for i = 1, removals do clear(own[i]) end
-  for i = removals + 1, #keys do insert(keys[i]) end
+  for i = removals + 1, last do insert(keys[i]) end
+  if adds > 0 then mark_all() end
 else
   for i = 1, removals do
     local own = clearable(keys[i])
@@ -154,14 +165,17 @@ else
       outcomes[i] = 'r'
     end
   end
-  for i = removals + 1, #keys do
+  local added = false
+  for i = removals + 1, last do
     if all_set(bitfield(KEYS[1], 'GET', keys[i])) then
       outcomes[i] = 'p'
     else
       insert(keys[i])
       outcomes[i] = 'a'
+      added = true
     end
   end
+  if added then mark_all() end
 end
 
 local sequence = ARGV[4]

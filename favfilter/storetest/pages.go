@@ -280,6 +280,9 @@ func randomBatch(rng *rand.Rand, p *favfilter.Page) favfilter.Batch {
 		return hashes(from, n)
 	}
 	b := favfilter.Batch{Add: pick()}
+	if rng.IntN(3) == 0 {
+		b.Marks = hashes(-1-rng.IntN(20), rng.IntN(3)) // some of them again and again
+	}
 	switch rng.IntN(4) {
 	case 0:
 		b.Sequence = max(2, p.Header().Sequence) - 2 + uint64(rng.IntN(5))
