@@ -13,6 +13,9 @@ type Kind struct {
 	Target  string // facet that the targets belong to: [User], [Post] or another
 	Source  string // the source that alone writes the kind; "": none. Declare leaves it as it is
 
+	// Phrases reports that the targets are phrases in canonical form, of which pages keep marks.
+	Phrases bool
+
 	// Weight is that of the kind's keys in pages, 0 to 127. The first declaration sets it for good:
 	// a key that was added with one weight is not found, nor removed, with another. -1: nobody has
 	// set it, because only processes of version 0.2.0 or earlier declared the kind.
@@ -34,10 +37,14 @@ func (k Kind) names() []string {
 
 // describe returns a description of the kind without its name.
 func (k Kind) describe() string {
-	if k.Reverse != "" {
-		return fmt.Sprintf("with target %q and mirrored as %q", k.Target, k.Reverse)
+	as := fmt.Sprintf("with target %q", k.Target)
+	if k.Phrases {
+		as += " (phrases)"
 	}
-	return fmt.Sprintf("with target %q", k.Target)
+	if k.Reverse != "" {
+		as += fmt.Sprintf(" and mirrored as %q", k.Reverse)
+	}
+	return as
 }
 
 // Declare adds the kinds to those that processes declared before. Call it before anything is
@@ -49,7 +56,7 @@ func (k Kind) describe() string {
 //   - A kind whose Reverse differs replaces the earlier one if the ledger has no row of it.
 //   - A kind that is missing now stays if the ledger has no row of it, because another process may
 //     record it.
-//   - A kind whose Target differs is refused with ErrKindTaken.
+//   - A kind whose Target or Phrases differ is refused with ErrKindTaken.
 //
 // If the ledger has rows of a kind that is missing or has another Reverse, Declare returns an
 // error that wraps ErrKindHasData and names the kind. It then declares nothing. Rows of the
@@ -128,7 +135,7 @@ func (l *Ledger) declare(ctx context.Context, t transaction, kinds []Kind) error
 		if i := indexOf(stored, k.Name); i >= 0 && stored[i].Weight >= 0 {
 			weight = stored[i].Weight
 		}
-		args := []any{k.Name, k.Reverse, k.Target, weight}
+		args := []any{k.Name, k.Reverse, k.Target, weight, k.Phrases}
 		writes = append(writes, statement{sql: insertKindSQL, args: args})
 	}
 	for _, k := range weigh(stored, kinds) {
@@ -141,7 +148,7 @@ func (l *Ledger) declare(ctx context.Context, t transaction, kinds []Kind) error
 func kindsQuery(into *[]Kind) statement {
 	var k Kind
 	return statement{
-		sql: allKindsSQL, into: []any{&k.Name, &k.Reverse, &k.Target, &k.Source, &k.Weight},
+		sql: allKindsSQL, into: []any{&k.Name, &k.Reverse, &k.Target, &k.Source, &k.Weight, &k.Phrases},
 		reset: func() { *into = nil },
 		each:  func() error { *into = append(*into, k); return nil },
 	}
@@ -201,7 +208,9 @@ func redeclare(
 	ctx context.Context, t transaction, since int64, stored, declared []Kind,
 ) (gone, added []Kind, err error) {
 	for _, k := range without(stored, declared) {
-		taken := func(d Kind) bool { return d.Target != k.Target && d.clashes(k) }
+		taken := func(d Kind) bool {
+			return (d.Target != k.Target || d.Phrases != k.Phrases) && d.clashes(k)
+		}
 		if i := slices.IndexFunc(declared, taken); i >= 0 {
 			return nil, nil, fmt.Errorf(
 				"%w: %q was declared %s, and %q is now declared %s: "+

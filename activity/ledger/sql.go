@@ -83,8 +83,9 @@ const (
 	sourceRepeatsSQL = `SELECT hash, owner, kind, target FROM repeats
 		WHERE kind IN (SELECT name FROM kinds WHERE source = $1) AND times NOT LIKE $2 LIMIT $3`
 
-	allKindsSQL   = `SELECT name, reverse, target, source, weight FROM kinds ORDER BY name`
-	insertKindSQL = `INSERT INTO kinds (name, reverse, target, weight) VALUES ($1, $2, $3, $4)`
+	allKindsSQL   = `SELECT name, reverse, target, source, weight, phrases FROM kinds ORDER BY name`
+	insertKindSQL = `INSERT INTO kinds (name, reverse, target, weight, phrases)
+		VALUES ($1, $2, $3, $4, $5)`
 	weighKindSQL  = `UPDATE kinds SET weight = $1 WHERE name = $2`
 	deleteKindSQL = `DELETE FROM kinds WHERE name = $1`
 

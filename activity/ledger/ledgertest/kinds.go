@@ -23,6 +23,8 @@ func kindsOf(names ...string) (kinds []ledger.Kind) {
 			"mute":    {Name: "mute", Target: ledger.User},
 			"mute2":   {Name: "mute", Reverse: "muted-by", Target: ledger.User},
 			"silence": {Name: "silence", Target: ledger.User},
+			"word":    {Name: "word", Target: "phrase", Phrases: true, Reverse: "word-of"},
+			"word2":   {Name: "word", Target: "phrase", Reverse: "word-of"},
 			"flipped": {Name: "blocked-by", Reverse: "block", Target: ledger.User},
 		}[name])
 	}
@@ -52,6 +54,7 @@ func (s suite) kinds(t *testing.T) {
 		{"block3", "block3 hide mute2 silence"},
 		{"", "block3 hide mute2 silence"},
 		{"block hide mute", "block hide mute silence"},
+		{"word", "block hide mute silence word"},
 	} {
 		for range 2 {
 			kinds := kindsOf(strings.Fields(c.declare)...)
@@ -62,11 +65,13 @@ func (s suite) kinds(t *testing.T) {
 			declared(t, l, strings.Fields(c.then)...)
 		}
 	}
-	if err := l.Declare(t.Context(), kindsOf("hide2")); !errors.Is(err, ledger.ErrKindTaken) || !strings.Contains(err.Error(), "choose another name") {
-		t.Errorf("error %v, want ErrKindTaken", err)
+	for _, other := range []string{"hide2", "word2"} {
+		if err := l.Declare(t.Context(), kindsOf(other)); !errors.Is(err, ledger.ErrKindTaken) || !strings.Contains(err.Error(), "choose another name") {
+			t.Errorf("%s: error %v, want ErrKindTaken", other, err)
+		}
 	}
 	shut(t, l)
-	declared(t, open(t, url, ledger.Options{}), "block", "hide", "mute", "silence")
+	declared(t, open(t, url, ledger.Options{}), "block", "hide", "mute", "silence", "word")
 }
 
 // kindWeights checks that the first declaration of a kind sets its weight, also if its other fields
