@@ -22,9 +22,7 @@ type Activities interface { //nolint:interfacebloat // a feed needs all of them
 	// have with the user, together with those of lists. See [Recorder.View].
 	View(ctx context.Context, user string, kinds []Kind, lists ...string) (*View, error)
 	// Audience looks for what keeps posts of the owners from users. See [Recorder.Audience].
-	Audience(
-		ctx context.Context, owners []Owner, kinds []Kind, deciding int, users []string,
-	) ([]Hit, error)
+	Audience(ctx context.Context, q AudienceQuery) (Audience, error)
 	// Confirm asks the ledger which claims are true. See [Recorder.Confirm] and [Plain.Confirm].
 	Confirm(ctx context.Context, user string, claims []Claim) ([]Evidence, error)
 	// Await waits for what the app committed to its own database. See [Recorder.Await] and

@@ -62,7 +62,7 @@ func TestCallsThatWaitHoldNoProcessor(t *testing.T) {
 	seen, _ := kinds.Named(Seen)
 	claims := []Claim{{Kind: &hide, Target: "p", Sides: Direct}}
 	arguments := map[string][]any{
-		"Audience":    {[]Owner{{Facet: User, ID: "2"}}, []Kind{block}, 1, []string{"1"}},
+		"Audience":    {AudienceQuery{Owners: []Owner{{Facet: User, ID: "2"}}, Kinds: []Kind{block}, Deciding: 1, Users: []string{"1"}}},
 		"Await":       {Freshness{After: "app 2/1"}},
 		"Confirm":     {"1", claims},
 		"Counts":      {"1"},

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"time"
 
 	"github.com/feedfilter/feedfilter/activity/ledger"
@@ -39,7 +40,8 @@ type Evidence struct {
 	Reverse *Item // the target's activity, with the target's id; nil: none
 }
 
-// Confirm asks the ledger, in one query, which of the claims about user are true. It returns the
+// Confirm asks the ledger, in one query, which of the claims about user are true. If the user has
+// the name of a phrase that a fan-out claims as well, that takes a second query. It returns the
 // evidence in the order of claims, and counts claims without evidence as false positives. Errors
 // are an [*UnavailableError], or that of ctx.
 func (r *Recorder) Confirm(ctx context.Context, user string, claims []Claim) ([]Evidence, error) {
@@ -63,18 +65,27 @@ func (r *Recorder) Confirm(ctx context.Context, user string, claims []Claim) ([]
 func (r *Recorder) evidence(
 	ctx context.Context, user string, claims []Claim, now time.Time,
 ) ([]Evidence, error) {
-	items := make([]ledger.Item, 0, 2*len(claims))
+	// The rows of a user, and those of a phrase of the same name, may be in different places.
+	items := make(map[uint64][]ledger.Item, 1)
 	for i := range claims {
-		direct, reverse := claims[i].items(user)
-		for _, item := range [...]ledger.Item{direct, reverse} {
-			if item.Kind != "" {
-				items = append(items, item)
-			}
+		c := &claims[i]
+		direct, reverse := c.items(user)
+		if direct.Kind != "" {
+			hash := r.userHash(user)
+			items[hash] = append(items[hash], direct)
+		}
+		if reverse.Kind != "" {
+			hash := r.ownerHash(c.Kind, &row{kind: reverse.Kind, owner: user})
+			items[hash] = append(items[hash], reverse)
 		}
 	}
-	rows, err := r.lookup(ctx, user, items, now)
-	if err != nil {
-		return nil, err
+	rows := make(map[ledger.Item]*Item, len(claims))
+	for hash, some := range items {
+		found, err := r.lookup(ctx, hash, user, some, now)
+		if err != nil {
+			return nil, err
+		}
+		maps.Copy(rows, found)
 	}
 	evidence := make([]Evidence, len(claims))
 	for i := range claims {
@@ -84,11 +95,12 @@ func (r *Recorder) evidence(
 	return evidence, nil
 }
 
-// lookup finds rows of user in the ledger, without those that have ended by now.
+// lookup finds rows of an owner in the ledger, given the hash that places it. It returns none that
+// has ended by now.
 func (r *Recorder) lookup(
-	ctx context.Context, user string, items []ledger.Item, now time.Time,
+	ctx context.Context, hash uint64, owner string, items []ledger.Item, now time.Time,
 ) (map[ledger.Item]*Item, error) {
-	q := ledger.LookupQuery{Hash: r.userHash(user), Owner: user, Now: now, Items: items}
+	q := ledger.LookupQuery{Hash: hash, Owner: owner, Now: now, Items: items}
 	rows, err := ask(r, func() ([]ledger.Row, error) { return r.ledger.Lookup(ctx, q) })
 	if err != nil {
 		return nil, err

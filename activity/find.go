@@ -1,11 +1,8 @@
 package activity
 
 import (
-	"context"
-	"fmt"
 	"slices"
 
-	"github.com/feedfilter/feedfilter/activity/pages"
 	"github.com/feedfilter/feedfilter/favfilter"
 )
 
@@ -19,6 +16,8 @@ type Candidates interface {
 	Hash(to *Hashes, facet Facet, from, until int)
 	// IDs returns what it adds for the n-th candidate.
 	IDs(n int, facet Facet) (first string, others []string)
+	// Text returns the text of the n-th candidate, in which phrases are found. "": none.
+	Text(n int) string
 }
 
 // Hit is an activity that is found on a candidate, rightly or by a false positive.
@@ -27,8 +26,10 @@ type Hit struct {
 	Kind      *Kind  // one of those that were asked for
 	List      string // the list whose activity it is; "": the user's
 	ID        string // the id on the candidate; in an audience, the owner
-	Place     int    // of ID among the candidate's of the facet: 0 is the first, others follow
-	Match     Match
+	// Place is that of ID among the candidate's of the facet: 0 is the first, others follow. -1: ID is
+	// a phrase in its text.
+	Place int
+	Match Match
 }
 
 // Find looks for the ids on the candidates from to until-1. It hashes each id once for all kinds.
@@ -52,7 +53,14 @@ func (v *View) Find(c Candidates, from, until, deciding int) (hits []Hit) {
 	for _, list := range v.lists {
 		s.test(list, deciding)
 	}
+	s.texts.add(v)
+	for _, list := range v.lists {
+		s.texts.add(list)
+	}
+	s.texts.search(c, from, until)
+	v.cutOff = v.cutOff || s.texts.cutOff
 	on := s.foundOn(until - from)
+	s.texts.markFound(on, from, deciding)
 	number := 0
 	for _, found := range on {
 		if found {
@@ -60,10 +68,12 @@ func (v *View) Find(c Candidates, from, until, deciding int) (hits []Hit) {
 		}
 	}
 	hits = slices.Grow(hits, number) // most have one
+	inTexts := s.texts.found
 	for n, found := range on {
 		if !found {
 			continue
 		}
+		s.inText, inTexts = cutFound(inTexts, from+n)
 		hits = s.add(v, "", c, from+n, deciding, hits)
 		for _, list := range v.lists {
 			hits = s.add(list, list.user, c, from+n, deciding, hits)
@@ -80,6 +90,8 @@ type search struct {
 	marks      []bool   // of lookups
 	candidates []bool   // for each candidate, whether a View has any of its ids
 	from       int      // the first candidate
+	texts      texts
+	inText     []found // on the candidate that add looks at
 }
 
 // Hashes are those of the ids on candidates.
@@ -150,7 +162,8 @@ func (s *search) release(v *View) {
 		*s = search{}
 	}
 	s.hashes.all, s.columns = s.hashes.all[:0], s.columns[:0]
-	s.found, s.marks = s.found[:0], s.marks[:0]
+	s.found, s.marks, s.inText = s.found[:0], s.marks[:0], nil
+	s.texts.reset()
 	v.searches.Put(s)
 }
 
@@ -270,81 +283,11 @@ func (s *search) add(v *View, list string, c Candidates, n, deciding int, hits [
 			h.ID = first
 			hits = append(hits, h)
 		}
+		for phrase := range s.texts.inPhrases(s.inText, v, i) {
+			hits = append(hits, Hit{
+				Candidate: n, Kind: l.kind, List: list, ID: phrase, Place: -1, Match: Direct,
+			})
+		}
 	}
 	return hits
-}
-
-// Owner is whatever kinds target. A user and a domain of the same id are different owners.
-type Owner struct {
-	Facet Facet
-	ID    string
-}
-
-// Audience looks for what keeps posts of the owners from users: two-way kinds, and what users did
-// with the owners of kinds with Fanout. The candidates are the users. A hit has the id of the
-// owner, and that owner's index as its place. There are none of a kind that is neither, that
-// targets another facet than the owner's, or that the ledger does not keep. Hits are as those of
-// [View.Find]: on users on whom one of the first kinds is found, by user, kind and owner.
-//
-// Many requests need the owners' pages, so they are held in the process, see [Config.ListCache]. In
-// one round trip for all of them, Audience asks the store whether they have changed. It misses
-// nothing that was acknowledged before, like View. Errors are as those of View.
-func (r *reader) Audience(
-	ctx context.Context, owners []Owner, kinds []Kind, deciding int, users []string,
-) ([]Hit, error) {
-	views, read := make([]*View, len(owners)), make([]uint64, 0, len(owners))
-	for i, owner := range owners {
-		v := r.newView(owner.ID, kinds)
-		for n := range v.kinds {
-			r.ofAudience(&v.kinds[n], owner)
-		}
-		if views[i] = v; v.ledger { // all are alike
-			read = append(read, v.userHash)
-		}
-	}
-	a, err := r.source.Read(ctx, pages.Query{Lists: read})
-	if err != nil {
-		return nil, fmt.Errorf("read activities: %w", err)
-	}
-	for i, list := range a.Lists {
-		views[i].takePage(list)
-	}
-	v := views[0]
-	s := v.newSearch()
-	defer s.release(v)
-	s.begin(User)
-	for _, id := range users {
-		s.hashes.Add(id, nil)
-	}
-	s.end()
-	for _, v := range views {
-		s.test(v, deciding)
-	}
-	var hits []Hit
-	for n, found := range s.found {
-		if !found {
-			continue
-		}
-		for i := range kinds {
-			for place, v := range views {
-				if m := v.kinds[i].match(s.hashes.all[n]); m != None {
-					id := owners[place].ID
-					hits = append(hits, Hit{Candidate: n, Kind: &kinds[i], ID: id, Place: place, Match: m})
-				}
-			}
-		}
-	}
-	return hits, nil
-}
-
-// ofAudience makes l look for users who have the activity with the owner.
-func (r *reader) ofAudience(l *lookup, owner Owner) {
-	l.facet = User
-	if l.kind.Reverse == "" {
-		l.sides = None // what the owner did is no reason for the other
-	}
-	if _, mirror, ok := l.kind.rows("", owner.ID); ok && l.kind.Target == owner.Facet {
-		l.sides |= Reverse
-		l.reverse = r.startOf(&mirror)
-	}
 }

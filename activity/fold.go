@@ -6,6 +6,8 @@ import (
 
 	"golang.org/x/net/idna"
 	"golang.org/x/text/cases"
+
+	"github.com/feedfilter/feedfilter/activity/phrases"
 )
 
 // Fold is how ids of a facet are made alike, before they are recorded or looked for.
@@ -19,10 +21,11 @@ const (
 	FoldCase   Fold = "case"   // case folding of Unicode
 	FoldDomain Fold = "domain" // domain names: lower case, IDNA to ASCII, no final dot
 	FoldHost   Fold = "host"   // FoldDomain without scheme, port, final slash and misplaced joiners
+	FoldText   Fold = "text"   // phrases that are found in texts: see [Kind.InText]
 )
 
 func (f Fold) known() bool {
-	return slices.Contains([]Fold{AsIs, FoldLower, FoldCase, FoldDomain, FoldHost}, f)
+	return slices.Contains([]Fold{AsIs, FoldLower, FoldCase, FoldDomain, FoldHost, FoldText}, f)
 }
 
 // ID returns the id by which a valid id is recorded and looked for. That id folds to itself. It may
@@ -37,6 +40,11 @@ func (f Fold) ID(id string) string {
 		return foldDomain(id)
 	case FoldHost:
 		return foldHost(id)
+	case FoldText:
+		if canonical, _, err := phrases.Canonical(id); err == nil {
+			return canonical
+		}
+		return id // nobody can record it
 	default:
 		return id
 	}
@@ -210,6 +218,16 @@ func (ks *Kinds) Canonical(a Activity) (Activity, error) {
 		return a, err
 	}
 	a.Kind = k.Name
+	if k.InText() {
+		canonical, _, err := phrases.Canonical(a.Target)
+		if err != nil {
+			return a, &InvalidError{
+				Code: CodeInvalidID, Field: "target", Message: "not a phrase: " + err.Error(),
+			}
+		}
+		a.Target = canonical
+		return a, nil
+	}
 	folded := k.Fold.ID(a.Target)
 	if folded == a.Target {
 		return a, nil

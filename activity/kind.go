@@ -119,6 +119,11 @@ func (k Kind) LooksAt(role string) bool {
 	return k.Roles == nil || role == "" || slices.Contains(k.Roles, role)
 }
 
+// InText reports whether the kind's targets are phrases, of 1 to 5 words, that are looked for in the
+// texts of posts as well as among the ids of the facet. A text has a phrase if the words of the
+// phrase stand in it one after the other. Both are compared in the form of package phrases.
+func (k Kind) InText() bool { return k.Fold == FoldText }
+
 // Equal reports whether all fields are the same.
 func (k Kind) Equal(other Kind) bool { return reflect.DeepEqual(k, other) }
 
@@ -304,9 +309,13 @@ func (k Kind) validateTarget() error {
 	case err != nil:
 		return fmt.Errorf("target %q: %w", k.Target, err)
 	case !k.Fold.known():
-		return fmt.Errorf("fold %q is not case, host, lower or domain", k.Fold)
+		return fmt.Errorf("fold %q is not case, host, lower, domain or text", k.Fold)
 	case k.Rollup != NoRollup && k.Rollup != RollupDomain && k.Rollup != RollupPath:
 		return fmt.Errorf("roll-up %q is not domain or path", k.Rollup)
+	case k.InText() && k.Rollup != NoRollup:
+		return errors.New("phrases that are found in text have no roll-up")
+	case k.InText() && k.Window != 0:
+		return errors.New("a kind with a window cannot have phrases as targets")
 	case (k.Fold == FoldDomain || k.Fold == FoldHost) && k.Rollup == RollupPath:
 		return fmt.Errorf("the fold %s is not for paths", k.Fold)
 	case (k.Fold != AsIs || k.Rollup != NoRollup) && (k.Target == User || k.Target == Post):
@@ -368,7 +377,7 @@ func (ks *Kinds) CheckFacet(facet Facet, field string) error {
 // such keys need none.
 func (k Kind) Weight() int {
 	if k.Effect == Drop {
-		return int(pages.Weight(string(k.Target)))
+		return int(pages.Weight(string(k.Target), k.InText()))
 	}
 	return 0
 }
@@ -381,6 +390,7 @@ func (ks *Kinds) ofRows() (kinds []ledger.Kind) {
 				Name:    k.Name,
 				Reverse: k.Mirror(),
 				Target:  string(k.Target),
+				Phrases: k.InText(),
 				Weight:  k.Weight(),
 			})
 		}

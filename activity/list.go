@@ -174,7 +174,7 @@ func (r *Recorder) Get(ctx context.Context, user, kind, target string) (*Item, e
 	if other := k.Fold.Other(target); other != "" {
 		of = append(of, ledger.Item{Kind: k.Name, Target: other})
 	}
-	found, err := r.lookup(ctx, user, of, r.pages.Now())
+	found, err := r.lookup(ctx, r.userHash(user), user, of, r.pages.Now())
 	if err != nil {
 		return nil, fmt.Errorf("get a %s: %w", k.Name, err)
 	}
@@ -225,7 +225,7 @@ func (r *Recorder) Preview(
 			items = append(items, ledger.Item{Kind: k.Name, Target: a.Target})
 		}
 	}
-	found, err := r.lookup(ctx, user, items, r.pages.Now())
+	found, err := r.lookup(ctx, r.userHash(user), user, items, r.pages.Now())
 	if err != nil {
 		return Preview{}, fmt.Errorf("preview %s: %w", k.Plural, err)
 	}

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/feedfilter/feedfilter/activity/ledger"
 	"github.com/feedfilter/feedfilter/activity/pages"
 	"github.com/feedfilter/feedfilter/favfilter"
 )
@@ -74,9 +75,9 @@ func OpenPlain(ctx context.Context, c PlainConfig) (*Plain, error) {
 			)
 		}
 	}
-	rates, weights := common.Kinds.Rates(common.FalsePositiveRate), common.Kinds.plainWeights()
+	rates := common.Kinds.Rates(common.FalsePositiveRate)
 	alone, err := pages.OpenAlone(ctx, pages.AloneConfig{
-		Store: c.Store, Pages: c.Pages, KeyRate: rates.Key, Weights: weights,
+		Store: c.Store, Pages: c.Pages, KeyRate: rates.Key, Kinds: common.Kinds.plainRows(),
 		Now: c.Now, Logger: common.Logger,
 	})
 	if err != nil {
@@ -84,7 +85,7 @@ func OpenPlain(ctx context.Context, c PlainConfig) (*Plain, error) {
 	}
 	p := &Plain{
 		reader: reader{
-			source: alone, inside: alone, kinds: common.Kinds, rates: rates, weights: weights,
+			source: alone, inside: alone, kinds: common.Kinds, rates: rates, weights: alone.Weights(),
 		},
 		pages:   alone,
 		persist: common.Persist,
@@ -96,16 +97,20 @@ func OpenPlain(ctx context.Context, c PlainConfig) (*Plain, error) {
 	return p, nil
 }
 
-// plainWeights returns the weights of the keys of rows, by their kinds. Without a ledger, nothing
-// remembers with which weight a kind was declared first. So they do not depend on what may change.
-func (ks *Kinds) plainWeights() map[string]uint8 {
-	weights := make(map[string]uint8)
+// plainRows returns the kinds of rows, by name. Without a ledger, nothing remembers with which weight
+// a kind was declared first. So weights do not depend on what may change.
+func (ks *Kinds) plainRows() map[string]pages.RowKind {
+	rows := make(map[string]pages.RowKind)
 	for _, k := range ks.all {
-		for _, kind := range []string{k.Name, k.Mirror()} {
-			weights[kind] = pages.Weight(string(k.Target))
+		target := string(k.Target)
+		row := pages.RowKind{
+			Owner: ledger.User, Target: target, Weight: pages.Weight(target, k.InText()), Phrases: k.InText(),
 		}
+		rows[k.Name] = row
+		row.Owner, row.Target = target, ledger.User
+		rows[k.Mirror()] = row
 	}
-	return weights
+	return rows
 }
 
 // Record records activities as if one after another, and returns the outcome of each: [Stuck] for

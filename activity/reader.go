@@ -66,6 +66,14 @@ func (r *reader) userHash(user string) uint64 {
 	return pages.UserHash(r.source.Identity().Seed, user)
 }
 
+// ownerHash returns the hash that places the owner of a row of the kind.
+func (r *reader) ownerHash(k *Kind, of *row) uint64 {
+	if k.InText() && of.kind != k.Name { // on the other side, phrases are owners
+		return pages.PhraseHash(r.source.Identity().Seed, of.owner)
+	}
+	return r.userHash(of.owner)
+}
+
 // Rates are the parts of a false-positive rate.
 type Rates struct {
 	Candidate float64 // of a candidate of a feed: what all kinds that drop take together

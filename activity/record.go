@@ -343,7 +343,7 @@ func (r *Recorder) appendRows(all []ledger.Row, k Kind, a Activity) []ledger.Row
 	own, mirror, mirrored := k.rows(a.User, a.Target)
 	of := func(row row) ledger.Row {
 		return ledger.Row{
-			Hash:   r.userHash(row.owner),
+			Hash:   r.ownerHash(&k, &row),
 			Owner:  row.owner,
 			Kind:   row.kind,
 			Target: row.target,

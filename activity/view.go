@@ -25,6 +25,7 @@ type View struct {
 	ledger   bool         // the View has kinds that the ledger keeps
 	read     pages.Answer // with the page of these kinds
 	kinds    []lookup
+	cutOff   bool // see CutOff
 }
 
 // Degraded names a kind that could not be checked, or not with all that its source has, and the
@@ -46,10 +47,12 @@ const (
 
 // lookup finds the activities of one kind.
 type lookup struct {
-	kind   *Kind
-	facet  Facet           // of the ids that are looked for
-	page   *favfilter.Page // for a kind that the ledger keeps
-	window *seen.Window    // for a kind with a window; nil: the kind is degraded
+	kind  *Kind
+	facet Facet           // of the ids that are looked for
+	page  *favfilter.Page // for a kind that the ledger keeps
+	// phrases finds the phrases of a kind in texts; nil: its targets are not found there.
+	phrases *pages.Phrases
+	window  *seen.Window // for a kind with a window; nil: the kind is degraded
 	// inWindow says what the last search found in the window.
 	inWindow []bool
 	// direct and reverse are the hashed starts of two sorts of keys: of the user's activities, and
@@ -83,6 +86,7 @@ func (r *reader) View(
 	r.takeWindows(ctx, v, q.Others)
 	for i, a := range v.read.Lists {
 		v.lists[i].takePage(a)
+		v.Degraded = appendDegraded(v.Degraded, v.lists[i].Degraded...)
 	}
 	return v, nil
 }
@@ -106,11 +110,20 @@ func (v *View) addLists(r *reader, lists []string, kinds []Kind) (users []uint64
 	return users
 }
 
+// earlierFormat is why kinds with phrases are degraded.
+const earlierFormat = "the page has the format of an earlier version"
+
 // takePage hands the page of an Answer to the kinds of v that the ledger keeps.
 func (v *View) takePage(read pages.Answer) {
 	v.read = read
 	for i := range v.kinds {
-		if l := &v.kinds[i]; l.kind.InLedger() {
+		l := &v.kinds[i]
+		switch {
+		case !l.kind.InLedger():
+		case l.phrases != nil && read.Page != nil && read.Page.Header().Shape.Uniform:
+			// It may lack marks, and would report phrases that nobody has.
+			v.Degraded = append(v.Degraded, Degraded{Kind: l.kind.Name, Reason: earlierFormat})
+		default:
 			l.page = read.Page
 		}
 	}
@@ -128,6 +141,10 @@ func (r *reader) newView(user string, kinds []Kind) *View {
 		v.ledger = v.ledger || k.InLedger()
 		direct, reverse := k.facing(user, "")
 		l.direct = r.startOf(&direct)
+		if k.InText() {
+			of := pages.PhrasesOf(v.seed, k.Name, user, string(k.Target), r.weights[k.Name])
+			l.phrases = &of
+		}
 		if l.sides&Reverse != 0 {
 			l.reverse = r.startOf(&reverse)
 		}

@@ -48,6 +48,10 @@ type Config struct {
 	// Hash returns the hash of a key under seed. A filter finds a key only by the hash with which
 	// it was added. Default: [HashKey].
 	Hash func(seed uint64, key string) Hash
+
+	// Marks returns the marks that go with a key, see [Page.Mark]. They are on its page once it is
+	// added, and stay when it is removed. Default: none.
+	Marks func(seed uint64, key string) []Hash
 }
 
 // Filter is a set of keys kept in a [Store], without a ledger. Contains reports false positives at
@@ -109,6 +113,7 @@ type Filter struct {
 	rate     float64
 	pageBy   func(string) string
 	hash     func(seed uint64, key string) Hash
+	marks    func(seed uint64, key string) []Hash
 }
 
 // Open opens the filter in store, or creates it if there is none. It fails with an error that
@@ -128,6 +133,9 @@ func Open(ctx context.Context, store Store, c Config) (*Filter, error) {
 	if c.Hash == nil {
 		c.Hash = HashKey
 	}
+	if c.Marks == nil {
+		c.Marks = func(uint64, string) []Hash { return nil }
+	}
 	if c.Capacity < 1 {
 		return nil, fmt.Errorf("open filter: capacity %d is not positive", c.Capacity)
 	}
@@ -145,6 +153,7 @@ func Open(ctx context.Context, store Store, c Config) (*Filter, error) {
 		rate:     c.FalsePositiveRate,
 		pageBy:   c.PageBy,
 		hash:     c.Hash,
+		marks:    c.Marks,
 	}
 	if err := f.adopt(ctx); err != nil {
 		return nil, fmt.Errorf("open filter: %w", err)
@@ -199,7 +208,7 @@ func pageCapacity(capacity int, pages uint32) int {
 // if its page can grow no further; it then changed nothing, and the error wraps [ErrFull]. After
 // any other error, outcome 0 means that the key may or may not have been added.
 func (f *Filter) Add(ctx context.Context, keys ...string) ([]Outcome, error) {
-	outcomes, err := f.change(ctx, keys, func(b *Batch) *[]Hash { return &b.Add })
+	outcomes, err := f.change(ctx, keys, f.add)
 	if err != nil {
 		return outcomes, fmt.Errorf("add %d keys: %w", len(keys), err)
 	}
@@ -218,7 +227,7 @@ func (f *Filter) Add(ctx context.Context, keys ...string) ([]Outcome, error) {
 // Remove removes keys. The outcomes are in the order of keys: [Removed], [Absent] or [Stuck]. After
 // an error, outcome 0 means that the key may or may not have been removed.
 func (f *Filter) Remove(ctx context.Context, keys ...string) ([]Outcome, error) {
-	outcomes, err := f.change(ctx, keys, func(b *Batch) *[]Hash { return &b.Remove })
+	outcomes, err := f.change(ctx, keys, f.remove)
 	if err != nil {
 		return outcomes, fmt.Errorf("remove %d keys: %w", len(keys), err)
 	}
@@ -283,18 +292,27 @@ func (f *Filter) Count(ctx context.Context) (int, error) {
 	return total, nil
 }
 
-// change applies one batch to each page of keys. list returns the list of a batch that the keys go
-// into.
+// add adds a key to those that a batch adds.
+func (f *Filter) add(b *Batch, key string) {
+	b.Add = append(b.Add, f.hash(f.identity.Seed, key))
+	b.Marks = append(b.Marks, f.marks(f.identity.Seed, key)...)
+}
+
+// remove adds a key to those that a batch removes.
+func (f *Filter) remove(b *Batch, key string) {
+	b.Remove = append(b.Remove, f.hash(f.identity.Seed, key))
+}
+
+// change applies one batch to each page of keys. to adds a key to a batch.
 func (f *Filter) change(
-	ctx context.Context, keys []string, list func(*Batch) *[]Hash,
+	ctx context.Context, keys []string, to func(b *Batch, key string),
 ) ([]Outcome, error) {
 	groups, ids := f.group(keys)
 	batches := make([]Batch, len(ids))
 	for i, id := range ids {
 		batches[i] = Batch{ID: id, Identity: f.identity, Rate: f.rate}
-		hashes := list(&batches[i])
 		for _, k := range groups[id] {
-			*hashes = append(*hashes, f.hash(f.identity.Seed, keys[k]))
+			to(&batches[i], keys[k])
 		}
 	}
 	outcomes := make([]Outcome, len(keys))

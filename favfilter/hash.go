@@ -38,6 +38,11 @@ func HashKey(seed uint64, key string) Hash {
 	return hashOf(murmur3.SeedStringSum128(seed, seed, key))
 }
 
+// HashKeyBytes is like [HashKey] for a key in a reused buffer.
+func HashKeyBytes(seed uint64, key []byte) Hash {
+	return hashOf(murmur3.SeedSum128(seed, seed, key))
+}
+
 const (
 	golden = 0x9e3779b97f4a7c15 // 2^64 over the golden ratio
 	finish = 0xff51afd7ed558ccd // a factor of MurmurHash3's finalizer

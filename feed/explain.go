@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/feedfilter/feedfilter/activity"
+	"github.com/feedfilter/feedfilter/activity/phrases"
 	"github.com/feedfilter/feedfilter/activity/seen"
 )
 
@@ -50,6 +51,9 @@ type Reason struct {
 	Actor string // the user, for kinds that target users
 	// Target is the id, for kinds that do not target users, unless it is the post's own.
 	Target string
+	// Start and End are where the phrase Target stands first in the post's text: the bytes from Start
+	// until before End. End is 0 if Target is an id on the post.
+	Start, End int
 	// List is the list whose activity it is; "": the viewer's.
 	List string
 	// Direction is Direct for the viewer's activity, and Reverse for the actor's with the viewer.
@@ -97,8 +101,10 @@ func Explain(
 	if c.view, err = activities.View(ctx, viewer, c.all, lists...); err != nil {
 		return Explanation{}, fmt.Errorf("explain a post: %w", err)
 	}
-	e := Explanation{Page: c.view.Page(), Degraded: c.degrade(activities, c.view.Degraded)}
+	e := Explanation{Page: c.view.Page()}
 	e.add(&c)
+	e.Degraded = c.degrade(activities, slices.Concat(c.view.Degraded, c.view.CutOff()))
+	e.place(post.Text)
 	if err := e.confirm(ctx, activities, viewer, &post); err != nil {
 		return Explanation{}, fmt.Errorf("explain a post: %w", err)
 	}
@@ -136,6 +142,21 @@ func (e *Explanation) add(c *Checked) {
 		}
 	}
 	e.Reasons = append(e.Reasons, others...)
+}
+
+// place notes where phrases stand in the text of the post.
+func (e *Explanation) place(text string) {
+	var cut phrases.Text
+	for i := range e.Reasons {
+		r := &e.Reasons[i]
+		if !r.Kind.InText() {
+			continue
+		}
+		if cut.Units() == 0 {
+			cut.Cut(text)
+		}
+		r.Start, r.End = cut.Find(r.Target)
+	}
 }
 
 // overrule notes which of the reasons are overruled by others that are certain.

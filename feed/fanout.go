@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"time"
@@ -63,19 +64,23 @@ func Fanout(ctx context.Context, activities Activities, req FanoutRequest) (Fano
 	}
 	want := activity.Freshness{After: req.After, Within: req.Within, Kinds: f.all}
 	err := activities.Await(ctx, want)
-	var hits []activity.Hit
+	var audience activity.Audience
 	if err == nil {
-		hits, err = activities.Audience(ctx, f.owners(), f.all, f.deciding(), req.Viewers)
+		audience, err = activities.Audience(ctx, activity.AudienceQuery{
+			Owners: f.owners(), Text: req.Post.Text,
+			Kinds: f.all, Deciding: f.deciding(), Users: req.Viewers,
+		})
 	}
 	if err != nil {
 		return FanoutAnswer{}, fmt.Errorf("fan out to %d viewers: %w", len(req.Viewers), err)
 	}
-	hits = f.inOrder(hits)
+	hits := f.inOrder(audience.Hits)
 	d := decision{kinds: f.all, exact: req.Exact, owners: f.ids, field: "viewers", of: f.claim}
 	if err := d.confirm(ctx, activities, hits); err != nil {
 		return FanoutAnswer{}, fmt.Errorf("fan out to %d viewers: %w", len(req.Viewers), err)
 	}
-	a := FanoutAnswer{Degraded: f.degrade(activities, d.degraded)}
+	degraded := append(audience.Degraded, d.degraded...)
+	a := FanoutAnswer{Degraded: f.degrade(activities, degraded)}
 	for at, of := range byCandidate(hits) {
 		if h := d.reason(of); h != nil {
 			dropped := FanoutDropped{At: at, Kind: h.Kind.Name}
@@ -174,11 +179,16 @@ func (f *fanout) owners() []activity.Owner {
 		}
 	}
 	for _, owner := range owners {
-		if !slices.Contains(f.ids, owner.ID) {
-			f.ids = append(f.ids, owner.ID)
-		}
+		f.noteID(owner.ID)
 	}
 	return owners
+}
+
+// noteID notes an id on the post, about which the ledger may be asked.
+func (f *fanout) noteID(id string) {
+	if !slices.Contains(f.ids, id) {
+		f.ids = append(f.ids, id)
+	}
 }
 
 // inOrder returns the hits that kinds look at. Those of a viewer and a kind are in the order of the
@@ -186,7 +196,12 @@ func (f *fanout) owners() []activity.Owner {
 func (f *fanout) inOrder(hits []activity.Hit) []activity.Hit {
 	for i := range hits {
 		h := &hits[i]
-		h.Place = f.place(h.Kind, h.ID, f.req.Viewers[h.Candidate])
+		viewer := f.req.Viewers[h.Candidate]
+		inText := h.Place < 0 && f.req.Post.looksAt(h.Kind, viewer, h.ID, 0)
+		if h.Place = f.place(h.Kind, h.ID, viewer); inText && h.Place < 0 {
+			h.Place = math.MaxInt // after the ids on the post
+			f.noteID(h.ID)
+		}
 	}
 	hits = slices.DeleteFunc(hits, func(h activity.Hit) bool { return h.Place < 0 })
 	for _, of := range byCandidate(hits) {

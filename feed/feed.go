@@ -31,7 +31,7 @@ type Answer struct {
 
 	// Degraded names the kinds that could not be checked: posts may be kept that should have been
 	// dropped, or the other way round if the kind keeps posts. A kind is also there if a post has
-	// more than MaxFacetIDs ids of its facet, and the kind seen if the kept posts could not be
+	// more than MaxFacetIDs ids of its facet, or a longer text than [activity.MaxText], and the kind seen if the kept posts could not be
 	// recorded.
 	Degraded []activity.Degraded
 }
@@ -63,10 +63,7 @@ type Activities interface {
 		ctx context.Context, user string, kinds []activity.Kind, lists ...string,
 	) (*activity.View, error)
 	// Audience looks for what keeps a post from users. See [activity.Recorder.Audience].
-	Audience(
-		ctx context.Context, owners []activity.Owner, kinds []activity.Kind, deciding int,
-		users []string,
-	) ([]activity.Hit, error)
+	Audience(ctx context.Context, q activity.AudienceQuery) (activity.Audience, error)
 	// Await waits for what the app committed to its own database. See [activity.Recorder.Await].
 	Await(ctx context.Context, want activity.Freshness) error
 	// Behind names those of the kinds whose activities may be old. See [activity.Recorder.Behind].
@@ -149,7 +146,7 @@ func Check(ctx context.Context, activities Activities, req Request) (*Checked, e
 		return nil, fmt.Errorf("filter %d posts: %w", len(req.Posts), err)
 	}
 	c.walk(hits, ahead)
-	degraded := append(slices.Clone(c.view.Degraded), c.decision.degraded...)
+	degraded := slices.Concat(c.view.Degraded, c.decision.degraded, c.view.CutOff())
 	c.Answer.Degraded = c.degrade(activities, degraded)
 	return c, nil
 }

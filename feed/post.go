@@ -44,6 +44,11 @@ type Post struct {
 	// Each facet is one that a kind targets. Users and the post's id are no part of it. Kinds look at
 	// the first MaxFacetIDs ids of a facet. If a post has more, the answer is degraded.
 	Facets map[activity.Facet][]string
+
+	// Text is what the post says. Kinds whose targets are phrases look for these in it, in the first
+	// [activity.MaxText] bytes. If a post of a viewer who has phrases is longer, the answer is
+	// degraded. What is not UTF-8 separates words.
+	Text string
 }
 
 // ids returns the ids of a facet on the post: its own id or its author, and others.
@@ -85,7 +90,10 @@ func (all *posts) IDs(n int, facet activity.Facet) (first string, others []strin
 	return (*all)[n].ids(facet)
 }
 
-// Targets yields the ids on the post that a kind of the viewer looks at.
+// Text implements [activity.Candidates].
+func (all *posts) Text(n int) string { return (*all)[n].Text }
+
+// Targets yields the ids on the post that a kind of the viewer looks at, without phrases in its text.
 func (p *Post) Targets(k *activity.Kind, viewer string) iter.Seq[string] {
 	return func(yield func(id string) bool) {
 		first, others := p.ids(k.Target)
@@ -103,10 +111,14 @@ func (p *Post) Targets(k *activity.Kind, viewer string) iter.Seq[string] {
 // looksAt reports whether a kind of the viewer looks at an id on the post, given its place among
 // those of the kind's facet. Kinds look at users by role, and never at the viewer. On a viewer's
 // own post, those that drop pass over whom the viewer named: users with the role "mention" or
-// "quote". They look at all others, such as one who reposted it or whose role is unknown.
+// "quote". They look at all others, such as one who reposted it or whose role is unknown. Kinds that
+// drop posts with phrases do not look at a viewer's own post.
 func (p *Post) looksAt(k *activity.Kind, viewer, id string, place int) bool {
-	if k.Target != activity.User || id == "" {
-		return id != ""
+	if id == "" {
+		return false
+	}
+	if k.Target != activity.User {
+		return !k.InText() || k.Effect != activity.Drop || p.Author != viewer
 	}
 	role := p.role(place)
 	named := p.Author == viewer && (role == mention || role == quote)

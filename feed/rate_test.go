@@ -3,11 +3,14 @@ package feed_test
 import (
 	"fmt"
 	"math/rand/v2"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/feedfilter/feedfilter/activity"
+	"github.com/feedfilter/feedfilter/activity/pages"
+	"github.com/feedfilter/feedfilter/activity/phrases"
 	"github.com/feedfilter/feedfilter/favfilter"
 	"github.com/feedfilter/feedfilter/feed"
 	"github.com/feedfilter/feedfilter/internal/ratetest"
@@ -39,6 +42,13 @@ func dropCleanPosts(t *testing.T, times int) {
 		}
 		return all
 	}
+	text := func(of ...string) string {
+		var b strings.Builder
+		for b.Len() < activity.MaxText {
+			b.WriteString(of[rng.IntN(len(of))])
+		}
+		return b.String()[:activity.MaxText]
+	}
 	for _, form := range []struct {
 		name  string
 		posts int
@@ -51,7 +61,10 @@ func dropCleanPosts(t *testing.T, times int) {
 		{"64 threads", 10_000, func(p *feed.Post) {
 			p.Facets = map[activity.Facet][]string{"thread": some(feed.MaxFacetIDs, "t")}
 		}},
+		{"a text of words", 1000, func(p *feed.Post) { p.Text = text(words()...) }},
+		{"a text of signs", 400, func(p *feed.Post) { p.Text = text(signs()...) }},
 		{"everything", 1000, func(p *feed.Post) {
+			p.Text = text(words()...)
 			p.Actors, p.Related = some(feed.MaxActors, "u"), some(feed.MaxRelated, "p")
 			p.Facets = map[activity.Facet][]string{"domain": hosts(), "thread": some(feed.MaxFacetIDs, "t")}
 		}},
@@ -82,6 +95,7 @@ func fullPages(t *testing.T, rate float64) *activity.Recorder {
 		activity.Kind{Name: "mute", Plural: "mutes", Target: activity.User, Effect: activity.Drop},
 		activity.Kind{Name: "domain-mute", Plural: "domain-mutes", Target: "domain", Effect: activity.Drop,
 			Fold: activity.FoldHost, Rollup: activity.RollupDomain},
+		activity.Kind{Name: "word-mute", Plural: "word-mutes", Target: "phrase", Effect: activity.Drop, Fold: activity.FoldText},
 		activity.Kind{Name: "thread-read", Plural: "threads-read", Target: "thread", Effect: activity.Drop, Window: 30 * 24 * time.Hour},
 	)
 	store := &favfilter.Memory{}
@@ -95,9 +109,20 @@ func fullPages(t *testing.T, rate float64) *activity.Recorder {
 	must(t, err)
 	page, err := favfilter.NewPage(h)
 	must(t, err)
+	// The viewer has phrases that begin with each word of the texts, so all longer ones are tried.
+	seed := r.Inside().Identity().Seed
+	marks := pages.KeyStart(seed, "word-mute+", "v", "phrase")
+	for _, text := range append(append(words(), signs()...), "") {
+		var cut phrases.Text
+		cut.Cut(text)
+		page.Mark(marks.With(favfilter.HashKey(seed, "")))
+		for i := range cut.Units() {
+			page.Mark(marks.With(favfilter.HashKeyBytes(seed, cut.Phrase(i, 1))))
+		}
+	}
 	rng := rand.New(rand.NewPCG(3, 4))
 	for n := 0; page.Header().Set+32 <= h.Shape.Limit(key); n++ {
-		page.Insert(favfilter.Hash{H1: rng.Uint64(), H2: rng.Uint64(), Extra: []uint8{4, 6, 13}[n%3]})
+		page.Insert(favfilter.Hash{H1: rng.Uint64(), H2: rng.Uint64(), Extra: []uint8{4, 6, 10, 16}[n%4]})
 	}
 	done, err := store.Replace(t.Context(), favfilter.Replacement{Page: page, Seen: loaded[0].Version})
 	if err != nil || !done {
@@ -113,3 +138,15 @@ func fullPages(t *testing.T, rate float64) *activity.Recorder {
 	}
 	return r
 }
+
+// words returns 500 short words, each followed by a space.
+func words() (all []string) {
+	for i := range 500 {
+		all = append(all, strconv.FormatInt(int64(1000+i), 36)+" ")
+	}
+	return all
+}
+
+// signs returns signs of three bytes that stand for five or six letters each, of which a phrase has
+// up to 16. No text has more phrases.
+func signs() []string { return []string{"㌖", "㌚", "㌫", "㌇", "㌗", "㌙"} }

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/feedfilter/feedfilter/activity/ledger"
+	"github.com/feedfilter/feedfilter/activity/phrases"
 	"github.com/feedfilter/feedfilter/favfilter"
 	"github.com/feedfilter/feedfilter/internal/lifecycle"
 )
@@ -31,8 +33,9 @@ type AloneConfig struct {
 	Store   favfilter.Store
 	Pages   uint32
 	KeyRate float64 // false-positive rate of one key
-	// Weights has the weight of the keys of each kind of rows. Keys of other kinds are not looked up.
-	Weights map[string]uint8
+	// Kinds are the kinds of rows by name, with their facets and weights. Keys of other kinds are not
+	// looked up.
+	Kinds map[string]RowKind
 
 	Now    func() time.Time
 	Logger *slog.Logger
@@ -43,7 +46,7 @@ type AloneConfig struct {
 type Alone struct {
 	life    *lifecycle.Lifecycle
 	storage *storage
-	weights map[string]uint8
+	kinds   map[string]RowKind
 
 	filter *favfilter.Filter
 }
@@ -53,7 +56,7 @@ type Alone struct {
 // [favfilter.ErrMismatch] if the store holds another filter.
 func OpenAlone(ctx context.Context, c AloneConfig) (*Alone, error) {
 	life := lifecycle.New(ctx)
-	p := &Alone{life: life, weights: c.Weights, storage: &storage{
+	p := &Alone{life: life, kinds: c.Kinds, storage: &storage{
 		life: life, store: c.Store, keyRate: c.KeyRate, now: c.Now, log: c.Logger,
 	}}
 	if p.storage.now == nil {
@@ -70,7 +73,7 @@ func OpenAlone(ctx context.Context, c AloneConfig) (*Alone, error) {
 func (p *Alone) Identity() favfilter.Identity { return p.storage.identity }
 
 // Weights returns the weights of the keys of rows, by their kind.
-func (p *Alone) Weights() map[string]uint8 { return p.weights }
+func (p *Alone) Weights() map[string]uint8 { return weightsOf(p.kinds) }
 
 // Now returns the time by which activities are recorded.
 func (p *Alone) Now() time.Time { return p.storage.now() }
@@ -97,15 +100,35 @@ func (p *Alone) openFilter(ctx context.Context, c AloneConfig) error {
 			FalsePositiveRate: p.storage.keyRate,
 			Pages:             identity.Pages,
 			Seed:              identity.Seed,
-			PageBy:            ownerOf,
+			PageBy:            p.placeOf,
 			Hash: func(seed uint64, key string) favfilter.Hash {
-				return hashOf(seed, key, c.Weights[kindOf(key)])
+				return hashOf(seed, key, c.Kinds[kindOf(key)].Weight)
 			},
+			Marks: p.marksOf,
 		})
 		if !errors.Is(err, favfilter.ErrMismatch) || tries == 0 {
 			return err
 		}
 	}
+}
+
+// placeOf returns the user whose page holds a key.
+func (p *Alone) placeOf(key string) string {
+	owner := ownerOf(key)
+	if p.kinds[kindOf(key)].ownsPhrases() {
+		return phrases.Head(owner)
+	}
+	return owner
+}
+
+// marksOf returns the marks that go with a key.
+func (p *Alone) marksOf(seed uint64, key string) []favfilter.Hash {
+	k := p.kinds[kindOf(key)]
+	if !k.Phrases {
+		return nil
+	}
+	row := ledger.Row{Kind: kindOf(key), Owner: ownerOf(key), Target: targetOf(key)}
+	return appendMarks(nil, seed, &row, k)
 }
 
 // keepFilter makes the store record how the filter was made, even after the store lost everything.

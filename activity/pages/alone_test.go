@@ -14,7 +14,7 @@ import (
 
 func openAlone(t *testing.T, store favfilter.Store, pages uint32) *Alone {
 	t.Helper()
-	p, err := OpenAlone(t.Context(), AloneConfig{Store: store, Pages: pages, KeyRate: testKeyRate, Weights: map[string]uint8{"hide": Weight(ledger.Post)}, Logger: slog.New(slog.DiscardHandler)})
+	p, err := OpenAlone(t.Context(), AloneConfig{Store: store, Pages: pages, KeyRate: testKeyRate, Kinds: map[string]RowKind{"hide": {Weight: Weight(ledger.Post, false)}}, Logger: slog.New(slog.DiscardHandler)})
 	must(t, err)
 	t.Cleanup(p.life.Close)
 	return p

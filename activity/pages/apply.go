@@ -225,11 +225,12 @@ func (a *applier) batch(ctx context.Context, p ledger.PageChange) (favfilter.Bat
 		Sequence: p.Sequence,
 		Rate:     a.storage.keyRate,
 	}
-	var err error
-	if b.Remove, err = a.rebuilder.hashes(ctx, p.Removed); err != nil {
+	removed, err := a.rebuilder.keysOf(ctx, p.Removed)
+	if err != nil {
 		return b, err
 	}
-	b.Add, err = a.rebuilder.hashes(ctx, p.Added)
+	added, err := a.rebuilder.keysOf(ctx, p.Added)
+	b.Remove, b.Add, b.Marks = removed.hashes, added.hashes, added.marks
 	return b, err
 }
 

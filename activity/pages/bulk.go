@@ -44,7 +44,7 @@ type Bulk struct {
 // changed.
 type bulkPage struct {
 	sequence uint64
-	keys     []favfilter.Hash
+	keys     rowKeys
 	// rebuild is set if the page must be rebuilt from the ledger: another writer changed it too, or a
 	// row of it was removed, or its change failed.
 	rebuild bool
@@ -168,17 +168,18 @@ func (b *Bulk) take(ctx context.Context, p ledger.PageChange) (bool, error) {
 		page.rebuild = true
 	}
 	if page.rebuild {
-		b.keys -= len(page.keys)
-		page.keys, page.sequence = nil, p.Sequence
+		b.keys -= len(page.keys.hashes)
+		page.keys, page.sequence = rowKeys{}, p.Sequence
 		return true, nil
 	}
-	keys, err := b.r.rebuilder.hashes(ctx, p.Added)
+	keys, err := b.r.rebuilder.keysOf(ctx, p.Added)
 	if err != nil {
 		return false, err
 	}
 	page.sequence = p.Sequence
-	page.keys = append(page.keys, keys...)
-	b.keys += len(keys)
+	page.keys.hashes = append(page.keys.hashes, keys.hashes...)
+	page.keys.marks = append(page.keys.marks, keys.marks...)
+	b.keys += len(keys.hashes)
 	return true, nil
 }
 
@@ -264,7 +265,7 @@ func (b *Bulk) put(ctx context.Context, number uint32, p *bulkPage) error {
 		return r.rebuilder.remake(ctx, number, p.sequence, "bulk")
 	}
 	state := ledger.PageState{Sequence: p.sequence}
-	page, err := r.rebuilder.imageOf(number, [][]favfilter.Hash{p.keys}, state)
+	page, err := r.rebuilder.imageOf(number, []rowKeys{p.keys}, state)
 	if err != nil {
 		return err
 	}

@@ -22,6 +22,7 @@ type RowKind struct {
 
 	Followed bool  // a source alone writes the kind
 	Weight   uint8 // of keys in pages
+	Phrases  bool  // the targets are phrases; on the target's side, the owners
 }
 
 // declare declares this process's kinds to the ledger.
@@ -50,9 +51,9 @@ func (b *rebuilder) learnKinds(ctx context.Context) error {
 	for _, k := range append(kinds, b.kinds...) {
 		weight, ok := weights[k.Name]
 		if !ok {
-			weight = Weight(k.Target) // the largest, which any look-up finds
+			weight = Weight(k.Target, k.Phrases) // the largest, which any look-up finds
 		}
-		row := RowKind{ledger.User, k.Target, k.Reverse, k.Name, followed[k.Name], weight}
+		row := RowKind{ledger.User, k.Target, k.Reverse, k.Name, followed[k.Name], weight, k.Phrases}
 		rows[k.Name] = row
 		if k.Reverse != "" {
 			row.Owner, row.Target, row.Mirror = k.Target, ledger.User, k.Name
@@ -61,6 +62,27 @@ func (b *rebuilder) learnKinds(ctx context.Context) error {
 	}
 	b.declared.Store(&rows)
 	return nil
+}
+
+// weightsOf returns the weights of the keys of rows, by their kind.
+func weightsOf(kinds map[string]RowKind) map[string]uint8 {
+	weights := make(map[string]uint8)
+	for kind, k := range kinds {
+		weights[kind] = k.Weight
+	}
+	return weights
+}
+
+// ownsPhrases reports whether the owners of the rows are phrases: the rows are the other side of
+// those of users.
+func (k RowKind) ownsPhrases() bool { return k.Phrases && k.Owner != ledger.User }
+
+// OwnerHash returns the hash of an owner of rows of the kind.
+func (k RowKind) OwnerHash(seed uint64, owner string) uint64 {
+	if k.ownsPhrases() {
+		return PhraseHash(seed, owner)
+	}
+	return UserHash(seed, owner)
 }
 
 // RowKinds returns descriptions of the rows' kinds. A writer declares a kind before its first row,

@@ -2,7 +2,6 @@ package pages
 
 import (
 	"errors"
-	"slices"
 	"sync/atomic"
 	"testing"
 
@@ -24,12 +23,12 @@ func (g *rig) wantHeld(t *testing.T, l *ledger.Ledger) (stored int) {
 			continue // missing or stale, and so not used
 		}
 		stored++
-		keys, err := g.rebuilder.hashes(t.Context(), rows)
+		keys, err := g.rebuilder.keysOf(t.Context(), rows)
 		must(t, err)
-		if slices.ContainsFunc(keys, func(h favfilter.Hash) bool { return !p.Contains(h) }) {
+		if lacking(p, keys) > 0 {
 			t.Errorf("page %d lacks a key", page)
 		}
-		if len(keys) != len(rows) || int(p.Header().Count) != len(rows) {
+		if len(keys.hashes) != len(rows) || int(p.Header().Count) != len(rows) {
 			t.Errorf("page %d has %d keys, the ledger %d rows", page, p.Header().Count, len(rows))
 		}
 	}

@@ -144,8 +144,9 @@ func (k RowKind) stays(followed map[string]bool) bool {
 func (p *Pages) removal(row ledger.Row, k RowKind) ledger.Change {
 	c := ledger.Change{Remove: true, Rows: []ledger.Row{row}}
 	if k.Mirror != "" {
+		other := RowKind{Owner: k.Target, Phrases: k.Phrases}
 		c.Rows = append(c.Rows, ledger.Row{
-			Hash:   UserHash(p.storage.identity.Seed, row.Target),
+			Hash:   other.OwnerHash(p.storage.identity.Seed, row.Target),
 			Owner:  row.Target,
 			Kind:   k.Mirror,
 			Target: row.Owner,

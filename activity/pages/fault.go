@@ -117,11 +117,14 @@ func movedFrom(page uint32) error {
 	))
 }
 
-// lacking returns how many of the keys the page does not report: all of them if there is no page.
-func lacking(page *favfilter.Page, keys []favfilter.Hash) (n int) {
-	for _, key := range keys {
-		if page == nil || !page.Contains(key) {
-			n++
+// lacking returns how many of the keys and marks the page does not report: all of them if there is
+// no page.
+func lacking(page *favfilter.Page, keys rowKeys) (n int) {
+	for _, hashes := range [...][]favfilter.Hash{keys.hashes, keys.marks} {
+		for _, h := range hashes {
+			if page == nil || !page.Contains(h) {
+				n++
+			}
 		}
 	}
 	return n

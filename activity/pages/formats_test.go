@@ -197,20 +197,31 @@ func connect(t *testing.T, url string) *pgx.Conn {
 func TestHeaviestKeysAreNotOversized(t *testing.T) {
 	g := newRig(t, &favfilter.Memory{}, 1)
 	rng := rand.New(rand.NewPCG(5, 6))
-	for _, rate := range []float64{MaxKeyRate, 1e-4, 1e-9} {
-		g.storage.keyRate = rate
-		for _, n := range []int{1, 30, 60, 100, 300, 1000, 5000} {
-			keys := make([]favfilter.Hash, n)
-			for i := range keys {
-				keys[i] = favfilter.Hash{H1: rng.Uint64(), H2: rng.Uint64(), Extra: Weight("phrase")}
+	random := func(n int, weight uint8) (hashes []favfilter.Hash) {
+		for range n {
+			hashes = append(hashes, favfilter.Hash{H1: rng.Uint64(), H2: rng.Uint64(), Extra: weight})
+		}
+		return hashes
+	}
+	for _, phrases := range []bool{false, true} {
+		weight := Weight("domain", phrases)
+		if phrases {
+			g.rebuilder.declared.Store(&map[string]RowKind{"word": {Phrases: true}})
+		}
+		for i := range 21 {
+			rate, n := []float64{MaxKeyRate, 1e-4, 1e-9}[i%3], []int{1, 30, 60, 100, 300, 1000, 5000}[i/3]
+			g.storage.keyRate = rate
+			keys := rowKeys{hashes: random(n, weight)}
+			if phrases {
+				keys.marks = random(2*n, 0) // of users with one phrase each
 			}
-			page, err := g.rebuilder.imageOf(0, [][]favfilter.Hash{keys}, ledger.PageState{Sequence: 1})
+			page, err := g.rebuilder.imageOf(0, []rowKeys{keys}, ledger.PageState{Sequence: 1})
 			must(t, err)
 			if h := page.Header(); g.rebuilder.oversized(h) || g.rebuilder.overfull(h) {
 				t.Errorf("rate %g, %d keys: a new page of %d bits, %d set, is to be rebuilt", rate, n, h.Shape.Bits, h.Set)
 			}
 			for range n * 3 / 100 { // less than the headroom
-				page.Insert(favfilter.Hash{H1: rng.Uint64(), H2: rng.Uint64(), Extra: Weight("phrase")})
+				page.Insert(random(1, weight)[0])
 			}
 			if h := page.Header(); g.rebuilder.overfull(h) {
 				t.Errorf("rate %g, %d keys: a new page of %d bits has no room for a few more", rate, n, h.Shape.Bits)
@@ -226,8 +237,8 @@ func TestWeightsAreEnough(t *testing.T) {
 		s, err := favfilter.ShapeFor(1000, rate)
 		must(t, err)
 		set := float64(s.Limit(rate)) / float64(s.Bits)
-		for facet, lookups := range map[string]float64{ledger.Post: 17, ledger.User: 101, "domain": 25_000} {
-			bits := min(int(s.Hashes)+int(Weight(facet)), favfilter.MaxPositions)
+		for facet, lookups := range map[string]float64{ledger.Post: 17, ledger.User: 101, "domain": 1152, "phrase": 160_000} {
+			bits := min(int(s.Hashes)+int(Weight(facet, facet == "phrase")), favfilter.MaxPositions)
 			if got := lookups * math.Pow(set, float64(bits)); got > rate {
 				t.Errorf("%s: %g look-ups in a page with %.1f %% of its bits set report %.3g, want %.3g", facet, lookups, 100*set, got, rate)
 			}

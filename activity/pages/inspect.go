@@ -150,11 +150,7 @@ func (in *Inspector) InspectPage(ctx context.Context, number uint32) (*PageInsid
 // Weights returns the weights of the keys of rows, by their kind. The weight of a kind does not
 // change.
 func (in *Inspector) Weights() map[string]uint8 {
-	weights := make(map[string]uint8)
-	for kind, k := range *in.rebuilder.declared.Load() {
-		weights[kind] = k.Weight
-	}
-	return weights
+	return weightsOf(*in.rebuilder.declared.Load())
 }
 
 // readSettled reads a page and its rows. It repeats that while a write to the page is in flight.
@@ -246,19 +242,19 @@ func (in *Inspector) compare(
 		}
 		some := rows[:n]
 		rows = rows[n:]
-		keys, err := in.rebuilder.hashes(ctx, some)
+		keys, err := in.rebuilder.keysOf(ctx, some)
 		if err != nil {
 			return Unavailable("ledger", err)
 		}
-		kinds[some[0].Kind] += len(keys)
-		p.Ledger.Keys += len(keys)
+		kinds[some[0].Kind] += len(keys.hashes)
+		p.Ledger.Keys += len(keys.hashes)
 		lacking := lacking(p.Page, keys)
 		if lacking > 0 {
 			p.Lacks[some[0].Kind] += lacking
 		}
 		if some[0].Owner == user {
 			p.User.Rows = append(p.User.Rows, some...)
-			p.User.Keys[some[0].Kind] += len(keys)
+			p.User.Keys[some[0].Kind] += len(keys.hashes)
 			if lacking > 0 {
 				p.User.Lacks[some[0].Kind] += lacking
 			}
@@ -266,7 +262,7 @@ func (in *Inspector) compare(
 		if len(users) == 0 || users[len(users)-1].User != some[0].Owner {
 			users = append(users, UserKeys{User: some[0].Owner})
 		}
-		users[len(users)-1].Keys += len(keys)
+		users[len(users)-1].Keys += len(keys.hashes)
 	}
 	slices.SortStableFunc(users, func(a, b UserKeys) int {
 		return cmp.Or(cmp.Compare(b.Keys, a.Keys), cmp.Compare(a.User, b.User))

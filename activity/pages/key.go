@@ -28,7 +28,7 @@ func KeyStart(seed uint64, kind, owner, facet string) favfilter.Start {
 	return favfilter.HashStartBytes(seed, appendKeyStart(buf[:0], kind, owner, facet))
 }
 
-// Weight returns the weight for keys of a kind with targets of a facet, see
+// Weight returns the weight for keys of a kind with targets of a facet, which may be phrases, see
 // [favfilter.Hash.Extra]. Mirrored keys, whose targets are users, have it as well: a fan-out looks
 // for its users on the pages of all ids of a post.
 //
@@ -37,19 +37,21 @@ func KeyStart(seed uint64, kind, owner, facet string) favfilter.Start {
 //
 //	posts   17      its own id and 16 related ones
 //	users   101     its author and 100 actors
-//	others  25,000  the phrases of a text, which are more than 64 ids of another facet, each with
-//	                two forms of its fold and eight parents
+//	phrases 160,000 those of a text: 5,000 bytes have up to 10,000 units, each with up to 16 phrases
+//	others  1,152   64 ids of another facet, each with two forms of its fold and eight parents
 //
 // At up to [MaxKeyRate], a page at its limit has 45.9 % of its bits set or fewer. Then each extra
 // bit divides the rate by 2.18 or more.
-func Weight(facet string) uint8 {
-	switch facet {
-	case ledger.Post:
+func Weight(facet string, phrases bool) uint8 {
+	switch {
+	case facet == ledger.Post:
 		return 4
-	case ledger.User:
+	case facet == ledger.User:
 		return 6
+	case phrases:
+		return favfilter.MaxExtra
 	default:
-		return 13
+		return 10
 	}
 }
 
@@ -65,20 +67,28 @@ func UserHash(seed uint64, user string) uint64 {
 // hashOf returns the hash of a whole key of the given weight: that of [KeyStart], combined with the
 // target's id.
 func hashOf(seed uint64, key string, weight uint8) favfilter.Hash {
+	start := favfilter.HashStart(seed, key[:startOf(key)])
+	start.Extra = weight
+	return start.With(favfilter.HashKey(seed, targetOf(key)))
+}
+
+// startOf returns where the start of a key ends, and its target begins.
+func startOf(key string) int {
 	owner := strings.Index(key, ":U") + len(":U")
 	end := owner + strings.IndexByte(key[owner:], '_') + len("_U")
 	if letter := key[end-1]; letter != 'U' && letter != 'P' {
 		end += strings.IndexByte(key[end:], ':') + len(":")
 	}
-	start := favfilter.HashStart(seed, key[:end])
-	start.Extra = weight
-	return start.With(favfilter.HashKey(seed, unescape(key[end:])))
+	return end
 }
+
+// targetOf returns the id of the target.
+func targetOf(key string) string { return unescape(key[startOf(key):]) }
 
 // kindOf returns the kind of a key.
 func kindOf(key string) string { return key[:strings.IndexByte(key, ':')] }
 
-// ownerOf returns the id of the user whose page holds the key.
+// ownerOf returns the id of the owner.
 func ownerOf(key string) string {
 	_, rest, _ := strings.Cut(key, ":U")
 	owner, _, _ := strings.Cut(rest, "_")

@@ -22,8 +22,10 @@ const (
 	// rebuilds and more memory. It is less than a step between the allocator's size classes, an
 	// eighth at least. A page that grows takes each of these classes in turn.
 	headroom = 1.05
-	// shrinkFactor is how many times too large a page must be to be rebuilt smaller.
-	shrinkFactor = 4
+	// shrinkFactor is how many times too large a page must be to be rebuilt smaller. Keys of a kind
+	// with phrases need more room, with their marks, so shrinkPhrases holds if there is one.
+	shrinkFactor  = 4
+	shrinkPhrases = 7
 	// emptyExpiry is how long a page is kept that has never had a key, or whose user was deleted.
 	emptyExpiry = time.Hour
 )
@@ -303,7 +305,7 @@ func (b *rebuilder) remakePage(ctx context.Context, number uint32, f *flight, la
 	for _, hash := range keys.heavy {
 		b.heavy(hash)
 	}
-	f.page, err = b.imageOf(number, keys.hashes, keys.state)
+	f.page, err = b.imageOf(number, keys.parts, keys.state)
 	if err != nil {
 		return fmt.Errorf("rebuild page %d: %w", number, err)
 	}
@@ -330,10 +332,10 @@ func (b *rebuilder) remakePage(ctx context.Context, number uint32, f *flight, la
 
 // pageKeys is what the ledger has for a page.
 type pageKeys struct {
-	state  ledger.PageState
-	rows   int
-	hashes [][]favfilter.Hash // of the keys
-	heavy  []uint64           // users who have to leave the page
+	state ledger.PageState
+	rows  int
+	parts []rowKeys
+	heavy []uint64 // users who have to leave the page
 }
 
 // readKeys reads the keys of a page at once, or in parts if it is large, which bounds the memory
@@ -343,12 +345,12 @@ func (b *rebuilder) readKeys(
 ) (keys pageKeys, err error) {
 	users := make(map[uint64]int) // rows of each user, if some user may have too many
 	each := func(rows []ledger.Row) error {
-		hashes, err := b.hashes(ctx, rows)
+		part, err := b.keysOf(ctx, rows)
 		if err != nil {
 			return err
 		}
 		keys.rows += len(rows)
-		keys.hashes = append(keys.hashes, hashes)
+		keys.parts = append(keys.parts, part)
 		for rest := rows; len(rest) > 0 && (large || len(rows) > b.maxSharedKeys); {
 			n := ofFirst(rest)
 			users[rest[0].Hash] += n
@@ -374,14 +376,20 @@ func (b *rebuilder) readKeys(
 
 // imageOf builds the page of the given keys.
 func (b *rebuilder) imageOf(
-	number uint32, parts [][]favfilter.Hash, s ledger.PageState,
+	number uint32, parts []rowKeys, s ledger.PageState,
 ) (*favfilter.Page, error) {
-	keys, err := b.weigh(parts)
+	marks := make(map[favfilter.Hash]bool)
+	for _, part := range parts {
+		for _, h := range part.marks {
+			marks[h] = true
+		}
+	}
+	capacity, err := b.weigh(parts, marks)
 	if err != nil {
 		return nil, err
 	}
 	for {
-		shape, err := b.shapeFor(keys)
+		shape, err := b.shapeFor(capacity)
 		if err != nil {
 			return nil, err
 		}
@@ -396,26 +404,32 @@ func (b *rebuilder) imageOf(
 		if err != nil {
 			return nil, err
 		}
-		for _, hashes := range parts {
-			for _, h := range hashes {
+		for _, part := range parts {
+			for _, h := range part.hashes {
 				page.Insert(h)
 			}
+		}
+		for h := range marks { // each once, so that it shares no region with itself
+			page.Mark(h)
 		}
 		if !b.overfull(page.Header()) {
 			return page, nil
 		}
 		// A few keys can set more bits than expected, and would do so each time. The next size has
 		// room.
-		keys = max(keys, shape.Capacity(b.storage.keyRate)) + 1
+		capacity = max(capacity, shape.Capacity(b.storage.keyRate)) + 1
 	}
 }
 
-// weigh returns how many keys without weight take as much room as the given ones.
-func (b *rebuilder) weigh(parts [][]favfilter.Hash) (keys int, err error) {
+// weigh returns how many keys without weight take as much room as the given keys and marks.
+func (b *rebuilder) weigh(parts []rowKeys, marks map[favfilter.Hash]bool) (capacity int, err error) {
 	shape, err := b.shapeFor(0)
 	weight := 0.0
-	for _, hashes := range parts {
-		weight += shape.Weigh(hashes...)
+	for _, part := range parts {
+		weight += shape.Weigh(part.hashes...)
+	}
+	for h := range marks {
+		weight += shape.Weigh(h)
 	}
 	return int(math.Ceil(weight)), err
 }
@@ -432,16 +446,26 @@ func (b *rebuilder) shapeFor(keys int) (favfilter.Shape, error) {
 // false-positive rate. A page with room for a key takes most writes, also if it cannot be rebuilt.
 func (b *rebuilder) overfull(h favfilter.Header) bool {
 	more := favfilter.Batch{
-		Sequence: 1, Rate: b.storage.keyRate, Add: []favfilter.Hash{{Extra: Weight("")}},
+		Sequence: 1, Rate: b.storage.keyRate, Add: []favfilter.Hash{{Extra: favfilter.MaxExtra}},
+		Marks: []favfilter.Hash{{}, {}},
 	}
 	return int64(h.Set) > more.Room(h.Shape)
 }
 
-// oversized reports whether the page is shrinkFactor times larger than keys without weight would
-// need. A page of the heaviest keys is not: they need less than three times as much.
+// oversized reports whether the page is many times larger than keys without weight would need. A
+// page of the heaviest keys is not: they need less than three times as much, or if users have one
+// phrase each, less than seven times.
 func (b *rebuilder) oversized(h favfilter.Header) bool {
 	fit, err := b.shapeFor(int(h.Count))
-	return err == nil && fit.Bits <= h.Shape.Bits/shrinkFactor
+	if err != nil || fit.Bits > h.Shape.Bits/shrinkFactor {
+		return false
+	}
+	for _, k := range *b.declared.Load() {
+		if k.Phrases {
+			return fit.Bits <= h.Shape.Bits/shrinkPhrases
+		}
+	}
+	return true
 }
 
 // outdated reports whether the page should have a later format version.
@@ -462,13 +486,19 @@ func (b *rebuilder) remake(ctx context.Context, number uint32, want uint64, reas
 	return Unavailable("pages", f.storeErr)
 }
 
-// hashes returns the hashes of the rows' keys. Rows of an undeclared kind have no key.
-func (b *rebuilder) hashes(ctx context.Context, rows []ledger.Row) ([]favfilter.Hash, error) {
+// rowKeys are the keys of rows, and the marks that go with them.
+type rowKeys struct {
+	hashes []favfilter.Hash // of the keys
+	marks  []favfilter.Hash // see [favfilter.Page.Mark]; some may be the same
+}
+
+// keysOf returns the keys of rows. Rows of an undeclared kind have no key.
+func (b *rebuilder) keysOf(ctx context.Context, rows []ledger.Row) (all rowKeys, err error) {
 	kinds, err := b.rowKinds(ctx, rows)
 	if err != nil {
-		return nil, err
+		return all, err
 	}
-	hashes := make([]favfilter.Hash, 0, len(rows))
+	all.hashes = make([]favfilter.Hash, 0, len(rows))
 	seed := b.storage.identity.Seed
 	var start favfilter.Start
 	var of *ledger.Row // the row that start is of: rows of one owner and kind are adjacent
@@ -482,9 +512,12 @@ func (b *rebuilder) hashes(ctx context.Context, rows []ledger.Row) ([]favfilter.
 			start, of = KeyStart(seed, row.Kind, row.Owner, k.Target), row
 			start.Extra = k.Weight
 		}
-		hashes = append(hashes, start.With(favfilter.HashKey(seed, row.Target)))
+		all.hashes = append(all.hashes, start.With(favfilter.HashKey(seed, row.Target)))
+		if k.Phrases {
+			all.marks = appendMarks(all.marks, seed, row, k)
+		}
 	}
-	return hashes, nil
+	return all, nil
 }
 
 // PageAt names a page, and one of its sequences.

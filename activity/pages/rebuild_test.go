@@ -250,7 +250,7 @@ func TestRebuildOfUnluckyKeys(t *testing.T) {
 	if !g.rebuilder.overfull(usual.Header()) {
 		t.Fatal("the usual page is not overfull")
 	}
-	page, err := g.rebuilder.imageOf(0, [][]favfilter.Hash{keys}, ledger.PageState{Sequence: 1})
+	page, err := g.rebuilder.imageOf(0, []rowKeys{{hashes: keys}}, ledger.PageState{Sequence: 1})
 	must(t, err)
 	if g.rebuilder.overfull(page.Header()) {
 		t.Error("the page is overfull")

@@ -164,11 +164,11 @@ func redisStore(t testing.TB, server *redistest.Server) favfilter.Store {
 
 // image makes the page of the given rows.
 func (p *Pages) image(ctx context.Context, number uint32, rows []ledger.Row, s ledger.PageState) (*favfilter.Page, error) {
-	hashes, err := p.rebuilder.hashes(ctx, rows)
+	keys, err := p.rebuilder.keysOf(ctx, rows)
 	if err != nil {
 		return nil, err
 	}
-	return p.rebuilder.imageOf(number, [][]favfilter.Hash{hashes}, s)
+	return p.rebuilder.imageOf(number, []rowKeys{keys}, s)
 }
 
 func (g *rig) inspectOne(t *testing.T, page uint32) *PageInside {

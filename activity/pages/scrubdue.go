@@ -154,9 +154,9 @@ func (sc *Scrubber) verifyWithin(ctx context.Context, page uint32, large bool) e
 	}
 	sc.storage.stats.verified.Add(1)
 	count, whole := 0, true
-	for _, hashes := range keys.hashes {
-		count += len(hashes)
-		whole = whole && lacking(loaded[0].Page, hashes) == 0
+	for _, part := range keys.parts {
+		count += len(part.hashes)
+		whole = whole && lacking(loaded[0].Page, part) == 0
 	}
 	if !whole || int(h.Count) != count {
 		sc.storage.log.ErrorContext(

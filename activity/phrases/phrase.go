@@ -41,3 +41,23 @@ func (t *Text) canonical(phrase string) (canonical string, units int, err error)
 	}
 	return string(t.buf), units, nil
 }
+
+// Head returns the beginning of a phrase in canonical form by which the phrase is looked for: its
+// first unit, or the first two if that is the # of a hashtag.
+func Head(canonical string) string {
+	var t Text
+	t.Cut(canonical)
+	if len(t.units) == 0 {
+		return ""
+	}
+	return string(t.Phrase(0, t.Head(0)))
+}
+
+// Head returns how many units the head of a phrase has that begins with unit i: see the function
+// [Head]. After the last # of a text, that may be more units than there are.
+func (t *Text) Head(i int) int {
+	if t.units[i].kind == hashUnit {
+		return 2
+	}
+	return 1
+}

@@ -97,6 +97,23 @@ func (t *Text) Place(i, n int) (from, until int) {
 	return t.units[i].from, t.units[i+n-1].until
 }
 
+// Find returns where a phrase in canonical form stands first in the text that was cut: at the bytes
+// from until before until. If it stands nowhere, until is 0.
+func (t *Text) Find(phrase string) (from, until int) {
+	for i := range t.units {
+		for n := 1; ; n++ {
+			p := t.Phrase(i, n)
+			if p == nil || len(p) > len(phrase) {
+				break
+			}
+			if string(p) == phrase {
+				return t.Place(i, n)
+			}
+		}
+	}
+	return 0, 0
+}
+
 // emit adds a unit, which is in norm from start until end, and returns end.
 func (t *Text) emit(kind unitKind, start, end int) int {
 	words := 0

@@ -73,7 +73,7 @@ func Key(seed uint64, line string) favfilter.Hash {
 		slices.Contains([]string{"no-repost", "mute", "mute-of", "follow", "follow-of"}, f[1]):
 		target, weight = "_U", 6
 	case f[1] == "shun", f[1] == "domain-mute":
-		target, weight = "_domain:", 13
+		target, weight = "_domain:", 10
 	}
 	switch strings.TrimSuffix(f[1], "-of") {
 	case "like", "follow", "pin": // drop no posts

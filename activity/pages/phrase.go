@@ -1,0 +1,87 @@
+package pages
+
+import (
+	"github.com/feedfilter/feedfilter/activity/ledger"
+	"github.com/feedfilter/feedfilter/activity/phrases"
+	"github.com/feedfilter/feedfilter/favfilter"
+)
+
+// Phrases are looked for in texts, which have as many of them as units, times their number of
+// units. A page says by marks which of these are worth a look:
+//
+//	word-mute+:U1_phrase:         user 1 has some phrase of the kind
+//	word-mute+:U1_phrase:climate  user 1 has a phrase that begins so, and is longer
+//
+// Nearly all texts are not even cut into units, because most users have no phrase. In others, two
+// look-ups for each unit find nearly all that there is to find. A page that has been rebuilt has the
+// marks of its keys, and no others. Until then it may have marks of phrases that were removed, which
+// cost time alone.
+//
+// The other side of a phrase is on the page of its head, instead of one for each phrase: see
+// [PhraseHash]. So a fan-out reads a page for each unit of a text. Marks on that page say which of
+// the phrases with this head anybody has:
+//
+//	word-mute-of:U_phrase:climate change  somebody has this phrase
+//	word-mute-of+:U_phrase:climate        somebody has a phrase that begins so, and is longer
+
+// Phrases finds those phrases in a page that an owner has of a kind, or that anybody has.
+type Phrases struct {
+	keys, marks favfilter.Start
+	any         favfilter.Hash
+}
+
+// PhrasesOf returns how to find the phrases that the owner has of the kind, whose keys have the
+// weight. They are on the owner's page. Without an owner, they are those that anybody has, where
+// kind is that of rows on the other side. They are on the pages of their heads.
+func PhrasesOf(seed uint64, kind, owner, facet string, weight uint8) Phrases {
+	p := Phrases{
+		keys:  KeyStart(seed, kind, owner, facet),
+		marks: KeyStart(seed, kind+"+", owner, facet), // no kind has a name with a plus sign
+	}
+	p.keys.Extra = weight
+	p.any = p.marks.With(favfilter.HashKey(seed, ""))
+	return p
+}
+
+// Any reports whether the page may have any phrase of the owner.
+func (p *Phrases) Any(page *favfilter.Page) bool { return page.Contains(p.any) }
+
+// Has reports whether the page may have a phrase, given its hash.
+func (p *Phrases) Has(page *favfilter.Page, phrase favfilter.Hash) bool {
+	return page.Contains(p.keys.With(phrase))
+}
+
+// Continues reports whether the page may have a phrase that begins with a head and is longer, given
+// the hash of the head.
+func (p *Phrases) Continues(page *favfilter.Page, head favfilter.Hash) bool {
+	return page.Contains(p.marks.With(head))
+}
+
+// PhraseHash returns the hash that places the other side of a phrase in canonical form: that of a
+// user with the name of the phrase's head. In the page of the text "climate change is real" are all
+// phrases that begin with climate, change, is or real.
+func PhraseHash(seed uint64, phrase string) uint64 {
+	return UserHash(seed, phrases.Head(phrase))
+}
+
+// appendMarks appends the marks of a row with a phrase.
+func appendMarks(
+	to []favfilter.Hash, seed uint64, row *ledger.Row, k RowKind,
+) []favfilter.Hash {
+	var of Phrases
+	var first favfilter.Hash
+	phrase := row.Target
+	if !k.ownsPhrases() {
+		of = PhrasesOf(seed, row.Kind, row.Owner, k.Target, k.Weight)
+		first = of.any
+	} else {
+		phrase = row.Owner
+		of = PhrasesOf(seed, row.Kind, "", k.Owner, k.Weight)
+		first = of.keys.With(favfilter.HashKey(seed, phrase))
+	}
+	to = append(to, first)
+	if head := phrases.Head(phrase); head != phrase {
+		to = append(to, of.marks.With(favfilter.HashKey(seed, head)))
+	}
+	return to
+}

@@ -1,0 +1,189 @@
+package activity
+
+import (
+	"iter"
+	"unicode/utf8"
+
+	"github.com/feedfilter/feedfilter/activity/pages"
+	"github.com/feedfilter/feedfilter/activity/phrases"
+	"github.com/feedfilter/feedfilter/favfilter"
+)
+
+// cutOffReason is why kinds that look for phrases are degraded.
+const cutOffReason = "a post has a text of more than 5000 bytes, and the rest was not looked at"
+
+// MaxText is the number of bytes of a text in which kinds look for phrases, see [Kind.InText].
+const MaxText = 5000
+
+// textStart returns that part of a text in which kinds look for phrases: its first [MaxText] bytes,
+// without a character that is cut there. The word that ends there may be cut, too, so the last unit
+// of a text that is longer is not looked at.
+func textStart(text string) (start string, whole bool) {
+	if len(text) <= MaxText {
+		return text, true
+	}
+	end := MaxText
+	for !utf8.RuneStart(text[end]) && end > MaxText-utf8.UTFMax {
+		end--
+	}
+	return text[:end], false
+}
+
+// phraseLookup looks for phrases of one kind in texts.
+type phraseLookup struct {
+	view *View // the user's, or that of a list
+	kind int   // index of the kind in the View
+	page *favfilter.Page
+	has  *pages.Phrases
+}
+
+// found is a phrase in a text.
+type found struct {
+	candidate int
+	lookup    int    // index of the phraseLookup
+	phrase    string // in canonical form
+}
+
+// texts looks for phrases in the texts of candidates. Its memory is reused.
+type texts struct {
+	cut     phrases.Text
+	seed    uint64
+	lookups []phraseLookup
+	found   []found        // by candidate
+	known   map[found]bool // has what is in found
+	cutOff  bool           // some text is longer than MaxText
+}
+
+// add prepares the search for the phrases of a View. It leaves out kinds of which the page has no
+// phrase. For nearly all feeds, that leaves none, and no text is looked at.
+func (t *texts) add(v *View) {
+	t.seed = v.seed
+	for i := range v.kinds {
+		l := &v.kinds[i]
+		if l.phrases != nil && l.page != nil && l.phrases.Any(l.page) {
+			t.lookups = append(t.lookups, phraseLookup{v, i, l.page, l.phrases})
+		}
+	}
+}
+
+// reset forgets everything but the memory.
+func (t *texts) reset() {
+	clear(t.lookups)
+	clear(t.found)
+	clear(t.known)
+	t.lookups, t.found, t.cutOff = t.lookups[:0], t.found[:0], false
+}
+
+// search looks for phrases in the texts of the candidates from to until-1.
+func (t *texts) search(c Candidates, from, until int) {
+	if len(t.lookups) == 0 {
+		return
+	}
+	for n := from; n < until; n++ {
+		text, whole := textStart(c.Text(n))
+		if text == "" {
+			continue
+		}
+		t.cut.Cut(text)
+		units := t.cut.Units()
+		if !whole {
+			t.cutOff = true
+			units--
+		}
+		t.searchText(n, units)
+	}
+}
+
+// searchText looks for phrases in the units of the text that is cut, which is that of a candidate.
+func (t *texts) searchText(candidate, units int) {
+	for at := range units {
+		n := t.cut.Head(at)
+		if at+n > units {
+			return
+		}
+		head := favfilter.HashKeyBytes(t.seed, t.cut.Phrase(at, n))
+		for i := range t.lookups {
+			l := &t.lookups[i]
+			if l.has.Has(l.page, head) {
+				t.note(candidate, i, at, n)
+			}
+			if l.has.Continues(l.page, head) {
+				t.searchLonger(candidate, i, at, n, units)
+			}
+		}
+	}
+}
+
+// searchLonger looks for phrases that begin with unit at, and have more than n units.
+func (t *texts) searchLonger(candidate, lookup, at, n, units int) {
+	l := &t.lookups[lookup]
+	for n++; at+n <= units; n++ {
+		phrase := t.cut.Phrase(at, n)
+		if phrase == nil {
+			return
+		}
+		if l.has.Has(l.page, favfilter.HashKeyBytes(t.seed, phrase)) {
+			t.note(candidate, lookup, at, n)
+		}
+	}
+}
+
+// note notes a phrase, once for each candidate and lookup.
+func (t *texts) note(candidate, lookup, at, n int) {
+	f := found{candidate, lookup, string(t.cut.Phrase(at, n))}
+	if t.known[f] {
+		return
+	}
+	if t.known == nil {
+		t.known = make(map[found]bool)
+	}
+	t.known[f] = true
+	t.found = append(t.found, f)
+}
+
+// markFound sets on[i] if one of the first kinds has a phrase in the text of candidate from+i.
+func (t *texts) markFound(on []bool, from, deciding int) {
+	for i := range t.found {
+		f := &t.found[i]
+		if t.lookups[f.lookup].kind < deciding {
+			on[f.candidate-from] = true
+		}
+	}
+}
+
+// cutFound cuts what is found on a candidate off the front of rest, which is found. Candidates are
+// given in their order.
+func cutFound(rest []found, candidate int) (of, after []found) {
+	from := 0
+	for from < len(rest) && rest[from].candidate < candidate {
+		from++
+	}
+	until := from
+	for until < len(rest) && rest[until].candidate == candidate {
+		until++
+	}
+	return rest[from:until], rest[until:]
+}
+
+// inPhrases yields the phrases that are found for a kind of a View, among those on a candidate.
+func (t *texts) inPhrases(of []found, v *View, kind int) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for i := range of {
+			l := &t.lookups[of[i].lookup]
+			if l.view == v && l.kind == kind && !yield(of[i].phrase) {
+				return
+			}
+		}
+	}
+}
+
+// CutOff returns the kinds that did not look at all of a text, because Find met one of more than
+// [MaxText] bytes.
+func (v *View) CutOff() (kinds []Degraded) {
+	for i := range v.kinds {
+		if l := &v.kinds[i]; v.cutOff && l.phrases != nil {
+			kinds = append(kinds, Degraded{Kind: l.kind.Name, Reason: cutOffReason})
+		}
+	}
+	return kinds
+}

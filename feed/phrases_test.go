@@ -1,0 +1,330 @@
+package feed_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/feedfilter/feedfilter/activity"
+	"github.com/feedfilter/feedfilter/activity/phrases"
+	"github.com/feedfilter/feedfilter/favfilter"
+	"github.com/feedfilter/feedfilter/feed"
+)
+
+// wordKinds returns the built-in kinds, and some of phrases.
+func wordKinds(t testing.TB) *activity.Kinds {
+	t.Helper()
+	return moreKinds(t,
+		activity.Kind{Name: "word-mute", Plural: "word-mutes", Target: "phrase", Fold: activity.FoldText, Effect: activity.Drop, Fanout: true},
+		activity.Kind{Name: "word-warn", Plural: "word-warns", Target: "phrase", Fold: activity.FoldText, Effect: activity.Annotate},
+		activity.Kind{Name: "follow", Plural: "follows", Target: activity.User, Effect: activity.Keep, Over: []string{"word-mute"}},
+	)
+}
+
+func mute(user, phrase string) activity.Activity {
+	return activity.Activity{User: user, Kind: "word-mute", Target: phrase}
+}
+
+func recordActivities(t testing.TB, r activity.Activities, all ...activity.Activity) {
+	t.Helper()
+	_, err := r.Record(t.Context(), all)
+	must(t, err)
+}
+
+// A post is dropped for a phrase in its text, or among its ids, in canonical form.
+func TestPhrases(t *testing.T) {
+	for _, c := range []struct{ muted, text, found string }{
+		{"Climate Change", "CLIMATE—change is real", "climate change"},
+		{"climate change", "Is the climate going to change?", ""},
+		{"climate change", "climate chang", ""},
+		{"mute", "muted", ""},
+		{"#Go", "I like #GO", "#go"},
+		{"go", "I like #go", "go"},
+		{"#go", "I like go", ""},
+		{"@alice", "thanks @Alice!", "@alice"},
+		{"alice", "thanks @alice", ""},
+		{"🍕", "🍕🍕", "🍕"},
+		{"選挙", "次の選挙速報", "選挙"},
+		{"選挙速報", "次の選挙 速報", "選挙速報"},
+		{"Straße", "STRASSE 5", "strasse"},
+		{"istanbul", "İSTANBUL", "istanbul"},
+		{"example.com", "see https://EXAMPLE.com/a", "example com"},
+		{"كتاب", "كِتَابٌ", "كتاب"},
+		{"שלום", "שָׁלוֹם", "שלום"},
+		{"a b c d e", "x a b c d e f", "a b c d e"},
+		{"c++", "I write C++.", "c++"},
+	} {
+		r := openWith(t, activity.Config{Kinds: wordKinds(t), FalsePositiveRate: 1e-8})
+		recordActivities(t, r, mute("1", c.muted))
+		post := feed.Post{ID: "p", Author: "9", Text: c.text}
+		var want []feed.Dropped
+		if c.found != "" {
+			want = []feed.Dropped{{Kind: "word-mute", Target: c.found}}
+		}
+		for _, exact := range []bool{false, true} {
+			req := feed.Request{Viewer: "1", Posts: []feed.Post{post}, Exact: exact}
+			if got := filter(t, r, req).Dropped; !slices.Equal(got, want) {
+				t.Errorf("%q in %q: dropped %+v, want %+v", c.muted, c.text, got, want)
+			}
+		}
+		for _, other := range []feed.Request{
+			{Viewer: "2", Posts: []feed.Post{post}},
+			{Viewer: "1", Posts: []feed.Post{{ID: "p", Author: "9"}}},
+			{Viewer: "1", Posts: []feed.Post{{ID: "p", Author: "1", Text: c.text}}}, // the viewer's own
+			{Viewer: "1", Posts: []feed.Post{post}, Kinds: []string{"hide"}},
+		} {
+			if got := filter(t, r, other).Dropped; got != nil {
+				t.Errorf("%q in %q: %+v dropped %+v", c.muted, c.text, other, got)
+			}
+		}
+		tagged := feed.Post{ID: "p", Author: "9", Facets: map[activity.Facet][]string{"phrase": {"x", c.muted}}}
+		canonical, _, err := phrases.Canonical(c.muted)
+		must(t, err)
+		if got := filter(t, r, feed.Request{Viewer: "1", Posts: []feed.Post{tagged}}).Dropped; len(got) != 1 || got[0].Target != canonical {
+			t.Errorf("%q as an id: dropped %+v", c.muted, got)
+		}
+		undo := mute("1", strings.ToUpper(c.muted))
+		undo.Remove = true
+		if outcomes, err := r.Record(t.Context(), []activity.Activity{undo}); err != nil || outcomes[0] != activity.Changed {
+			t.Errorf("undo %q: %v, %v", c.muted, outcomes, err)
+		}
+		if got := filter(t, r, feed.Request{Viewer: "1", Posts: []feed.Post{post, tagged}}).Dropped; got != nil {
+			t.Errorf("%q is undone: dropped %+v", c.muted, got)
+		}
+	}
+}
+
+// A phrase that can never be found is refused, and the error says why.
+func TestInvalidPhrases(t *testing.T) {
+	r := openWith(t, activity.Config{Kinds: wordKinds(t)})
+	for phrase, why := range map[string]string{"!?": "no word in it", "a b c d e f": "6 words, at most 5", "#": "no word in it"} {
+		_, err := r.Record(t.Context(), []activity.Activity{mute("1", phrase)})
+		want := activity.InvalidError{Code: activity.CodeInvalidID, Field: "activities[0].target", Message: "not a phrase: " + why}
+		if invalid, ok := errors.AsType[*activity.InvalidError](err); !ok || *invalid != want {
+			t.Errorf("%q: error %v, want %v", phrase, err, want)
+		}
+	}
+	for name, k := range map[string]activity.Kind{
+		"window":  {Name: "x", Plural: "xs", Target: "phrase", Effect: activity.Drop, Fold: activity.FoldText, Window: 1e9},
+		"roll-up": {Name: "x", Plural: "xs", Target: "phrase", Effect: activity.Drop, Fold: activity.FoldText, Rollup: activity.RollupPath},
+		"users":   {Name: "x", Plural: "xs", Target: activity.User, Effect: activity.Drop, Fold: activity.FoldText},
+	} {
+		if _, err := activity.NewKinds(k); err == nil {
+			t.Errorf("%s: no error", name)
+		}
+	}
+}
+
+// phraseWords has a small vocabulary of units of every sort. Random texts of it often have a phrase.
+type phraseWords struct{ *rand.Rand }
+
+func (w phraseWords) text(units int) string {
+	var b strings.Builder
+	for range units {
+		b.WriteString([]string{"a", "B", "cc", "#a", "#cc", "@d", "的", "選", "🍕", "ß", "x.y"}[w.IntN(11)])
+		b.WriteString([]string{" ", " ", "-", "\u200b ", "、"}[w.IntN(5)])
+	}
+	return b.String()
+}
+
+// has returns all phrases in a text, by brute force.
+func has(text string) map[string]bool {
+	var cut phrases.Text
+	cut.Cut(text)
+	all := make(map[string]bool)
+	for i := range cut.Units() {
+		for n := 1; cut.Phrase(i, n) != nil; n++ {
+			all[string(cut.Phrase(i, n))] = true
+		}
+	}
+	return all
+}
+
+// phraseModel has what users have, in a map beside a Recorder or a Plain.
+type phraseModel struct {
+	phraseWords
+
+	r    activity.Activities
+	has  map[string]map[string]bool // phrases by user
+	loss func()                     // pages are lost, or rebuilt
+}
+
+func (m *phraseModel) change(t *testing.T, users int) {
+	t.Helper()
+	var batch []activity.Activity
+	for range m.IntN(12) {
+		a := mute(fmt.Sprint("u", m.IntN(users)), m.text(1+m.IntN(4)))
+		canonical, _, err := phrases.Canonical(a.Target)
+		if err != nil {
+			continue
+		}
+		if a.Remove = m.IntN(3) == 0; a.Remove && m.has[a.User] != nil {
+			for phrase := range m.has[a.User] { // any
+				a.Target, canonical = phrase, phrase
+				break
+			}
+		}
+		batch = append(batch, a)
+		if m.has[a.User] == nil {
+			m.has[a.User] = make(map[string]bool)
+		}
+		if m.has[a.User][canonical] = true; a.Remove {
+			delete(m.has[a.User], canonical)
+		}
+	}
+	recordActivities(t, m.r, batch...)
+	if m.IntN(4) == 0 {
+		m.loss()
+	}
+}
+
+// check compares feeds, fan-outs and explanations with the model.
+func (m *phraseModel) check(t *testing.T, users int, exact bool) (dropped int) {
+	t.Helper()
+	post := feed.Post{ID: "p", Author: "author", Text: m.text(m.IntN(30))}
+	in := has(post.Text)
+	list := fmt.Sprint("u", m.IntN(users))
+	var viewers []string
+	var want []feed.FanoutDropped
+	for at := range users {
+		viewer := fmt.Sprint("u", at)
+		viewers = append(viewers, viewer)
+		found := func(user string) bool {
+			for phrase := range m.has[user] {
+				if in[phrase] {
+					return true
+				}
+			}
+			return false
+		}
+		req := feed.Request{Viewer: viewer, Posts: []feed.Post{post}, Exact: exact}
+		a, err := feed.Filter(t.Context(), m.r, req)
+		must(t, err)
+		if (len(a.Dropped) == 1) != found(viewer) || len(a.Degraded) > 0 {
+			t.Fatalf("%q, %s with %v: %+v", post.Text, viewer, m.has[viewer], a)
+		}
+		for _, d := range a.Dropped {
+			if !m.has[viewer][d.Target] || !in[d.Target] {
+				t.Fatalf("%q, %s with %v: dropped for %q", post.Text, viewer, m.has[viewer], d.Target)
+			}
+			want = append(want, feed.FanoutDropped{At: at, Kind: d.Kind, Target: d.Target})
+		}
+		req.Lists = []string{list}
+		a, err = feed.Filter(t.Context(), m.r, req)
+		must(t, err)
+		if (len(a.Dropped) == 1) != (found(viewer) || found(list)) {
+			t.Fatalf("%q, %s with %v, list with %v: %+v", post.Text, viewer, m.has[viewer], m.has[list], a)
+		}
+	}
+	got := fanOut(t, m.r, feed.FanoutRequest{Post: post, Viewers: viewers, Exact: exact})
+	if !reflect.DeepEqual(got.Dropped, want) || len(got.Degraded) > 0 {
+		t.Fatalf("%q:\nfan-out drops %+v\nfeeds drop    %+v", post.Text, got, want)
+	}
+	return len(want)
+}
+
+// Feeds and fan-outs find exactly the phrases that users have, whatever they did before, and after
+// pages were lost and rebuilt.
+func TestPhrasesModel(t *testing.T) {
+	for name, open := range map[string]func(t *testing.T) (activity.Activities, func()){
+		"recorder": func(t *testing.T) (activity.Activities, func()) {
+			store := &favfilter.Memory{}
+			r := openWith(t, activity.Config{Kinds: wordKinds(t), Store: store, FalsePositiveRate: 1e-8, MaxSharedKeys: 16})
+			return r, func() {
+				for page := range uint32(16) {
+					_, _ = store.Replace(context.Background(), favfilter.Replacement{ID: favfilter.PageID{Number: page}})
+				}
+			}
+		},
+		"plain": func(t *testing.T) (activity.Activities, func()) {
+			kinds := newKinds(t, slices.DeleteFunc(wordKinds(t).All(), func(k activity.Kind) bool { return k.Effect == activity.Keep })...)
+			p, err := activity.OpenPlain(t.Context(), activity.PlainConfig{Store: &favfilter.Memory{}, Kinds: kinds, FalsePositiveRate: 1e-8})
+			must(t, err)
+			t.Cleanup(p.Close)
+			return p, func() {}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, loss := open(t)
+			m := phraseModel{phraseWords{rand.New(rand.NewPCG(7, 8))}, r, make(map[string]map[string]bool), loss}
+			dropped := 0
+			for range 150 {
+				m.change(t, 12)
+				dropped += m.check(t, 12, name == "recorder" && m.IntN(3) == 0)
+			}
+			if dropped < 200 {
+				t.Errorf("dropped %d, want more", dropped)
+			}
+		})
+	}
+}
+
+// An explanation says which phrase stands where.
+func TestExplainPhrase(t *testing.T) {
+	r := openWith(t, activity.Config{Kinds: wordKinds(t), FalsePositiveRate: 1e-8})
+	warn := mute("1", "spoiler alert")
+	warn.Kind = "word-warn"
+	recordActivities(t, r, mute("1", "climate change"), warn, mute("L", "energy"), activity.Activity{User: "1", Kind: "follow", Target: "9"})
+	post := feed.Post{ID: "p", Author: "9", Text: "Spoiler—ALERT: über Climate  Change and Energy"}
+	e, err := feed.Explain(t.Context(), r, "1", post, "L")
+	must(t, err)
+	type where struct{ kind, target, list, text, by string }
+	var got []where
+	for _, reason := range e.Reasons {
+		got = append(got, where{reason.Kind.Name, reason.Target, reason.List, post.Text[reason.Start:reason.End], reason.OverruledBy})
+		if reason.Certainty != feed.Certain {
+			t.Errorf("%+v", reason)
+		}
+	}
+	want := []where{
+		{"word-mute", "climate change", "", "Climate  Change", "follow"},
+		{"word-mute", "energy", "L", "Energy", ""},
+		{"word-warn", "spoiler alert", "", "Spoiler—ALERT", ""},
+		{"follow", "", "", "", ""},
+	}
+	if !slices.Equal(got, want) || !e.Dropped {
+		t.Errorf("explained as\n     %+v\nwant %+v", got, want)
+	}
+	a := filter(t, r, feed.Request{Viewer: "1", Posts: []feed.Post{post, {ID: "q", Author: "9"}}, Annotate: []string{"word-warn"}})
+	if len(a.Dropped) > 0 || !a.annotated(0, 0) || a.annotated(0, 1) {
+		t.Errorf("answered %+v, want both, and the first annotated", a.Answer)
+	}
+}
+
+// Of a long text, kinds look at the beginning. If the viewer has phrases, the answer says so.
+func TestLongText(t *testing.T) {
+	r := openWith(t, activity.Config{Kinds: wordKinds(t), FalsePositiveRate: 1e-8})
+	recordActivities(t, r, mute("1", "last"), mute("1", "las"))
+	for _, c := range []struct {
+		text     string
+		dropped  string
+		degraded bool
+	}{
+		{strings.Repeat("x", activity.MaxText-5) + " last", "last", false},
+		{strings.Repeat("x", activity.MaxText-4) + " last", "", true},               // and not las
+		{strings.Repeat("x", activity.MaxText-5) + " las\U0001F355 last", "", true}, // it may go on
+		{strings.Repeat("x", activity.MaxText-9) + " las\U0001F355 last", "las", true},
+		{strings.Repeat("last ", 100_000), "last", true},
+	} {
+		for viewer, has := range map[string]bool{"1": true, "2": false} {
+			post := feed.Post{ID: "p", Author: "9", Text: c.text}
+			a := filter(t, r, feed.Request{Viewer: viewer, Posts: []feed.Post{post}})
+			dropped := ""
+			for _, d := range a.Dropped {
+				dropped = d.Target
+			}
+			if dropped != map[bool]string{true: c.dropped}[has] || (len(a.Degraded) > 0) != (has && c.degraded) {
+				t.Errorf("%d bytes, viewer %s: %+v", len(c.text), viewer, a.Answer)
+			}
+		}
+		f := fanOut(t, r, feed.FanoutRequest{Post: feed.Post{Author: "9", Text: c.text}, Viewers: []string{"1"}})
+		if (len(f.Dropped) == 1) != (c.dropped != "") || (len(f.Degraded) > 0) != c.degraded {
+			t.Errorf("%d bytes: fan-out %+v", len(c.text), f)
+		}
+	}
+}
