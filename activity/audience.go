@@ -127,7 +127,7 @@ func (r *reader) audienceView(owner Owner, kinds []Kind) *View {
 	v := r.newView(owner.ID, kinds)
 	for i := range v.kinds {
 		l := &v.kinds[i]
-		l.facet = User
+		l.facet, l.phrases = User, nil // phrases are owners here
 		if l.kind.Reverse == "" {
 			l.sides = None // what the owner did is no reason for the other
 		}

@@ -43,7 +43,7 @@ func (v *View) Find(c Candidates, from, until, deciding int) (hits []Hit) {
 	defer s.release(v)
 	s.from = from
 	for i := range v.kinds {
-		if facet := v.kinds[i].facet; s.of(facet) == nil {
+		if facet := v.kinds[i].facet; s.of(facet) == nil && v.looksAt(facet) {
 			s.begin(facet)
 			c.Hash(&s.hashes, facet, from, until)
 			s.end()
@@ -200,6 +200,9 @@ func (s *search) test(v *View, deciding int) {
 	for i := range v.kinds[:min(deciding, len(v.kinds))] {
 		l := &v.kinds[i]
 		c := s.of(l.facet)
+		if c == nil {
+			continue
+		}
 		hashes, found := s.hashes.all[c.first:c.end], s.found[c.first:c.end]
 		if l.window != nil {
 			s.testWindow(l, hashes, found)
@@ -260,6 +263,9 @@ func (s *search) add(v *View, list string, c Candidates, n, deciding int, hits [
 	for i := range v.kinds {
 		l := &v.kinds[i]
 		column := s.of(l.facet)
+		if column == nil {
+			continue
+		}
 		begin, end := column.of(n - s.from)
 		for next := begin; next < end; next++ {
 			if i < deciding && !s.found[next] {

@@ -309,7 +309,7 @@ func (k Kind) validateTarget() error {
 	case err != nil:
 		return fmt.Errorf("target %q: %w", k.Target, err)
 	case !k.Fold.known():
-		return fmt.Errorf("fold %q is not case, host, lower, domain or text", k.Fold)
+		return fmt.Errorf("fold %q is not case, host, lower or domain", k.Fold)
 	case k.Rollup != NoRollup && k.Rollup != RollupDomain && k.Rollup != RollupPath:
 		return fmt.Errorf("roll-up %q is not domain or path", k.Rollup)
 	case k.InText() && k.Rollup != NoRollup:

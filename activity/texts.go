@@ -54,13 +54,13 @@ type texts struct {
 	cutOff  bool           // some text is longer than MaxText
 }
 
-// add prepares the search for the phrases of a View. It leaves out kinds of which the page has no
-// phrase. For nearly all feeds, that leaves none, and no text is looked at.
+// add prepares the search for the phrases of a View. If there are none, as for nearly all users, no
+// text is looked at.
 func (t *texts) add(v *View) {
 	t.seed = v.seed
 	for i := range v.kinds {
 		l := &v.kinds[i]
-		if l.phrases != nil && l.page != nil && l.phrases.Any(l.page) {
+		if l.phrases != nil && l.page != nil {
 			t.lookups = append(t.lookups, phraseLookup{v, i, l.page, l.phrases})
 		}
 	}

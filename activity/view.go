@@ -123,10 +123,21 @@ func (v *View) takePage(read pages.Answer) {
 		case l.phrases != nil && read.Page != nil && read.Page.Header().Shape.Uniform:
 			// It may lack marks, and would report phrases that nobody has.
 			v.Degraded = append(v.Degraded, Degraded{Kind: l.kind.Name, Reason: earlierFormat})
+		case l.phrases != nil && (read.Page == nil || !l.phrases.Any(read.Page)):
+			// Nearly no user has any, and then nothing is looked for.
 		default:
 			l.page = read.Page
 		}
 	}
+}
+
+// looksAt reports whether the View or one of a list looks for ids of a facet.
+func (v *View) looksAt(facet Facet) bool {
+	looks := func(l lookup) bool {
+		return l.facet == facet && (l.phrases == nil || l.page != nil)
+	}
+	return slices.ContainsFunc(v.kinds, looks) ||
+		slices.ContainsFunc(v.lists, func(list *View) bool { return list.looksAt(facet) })
 }
 
 // newView returns a View that has not read anything yet.

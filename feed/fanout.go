@@ -132,7 +132,7 @@ func (f *fanout) compile(kinds *activity.Kinds) error {
 // checkPost checks the post, which may have no id.
 func (f *fanout) checkPost(kinds *activity.Kinds) error {
 	post := f.req.Post
-	if _, err := post.count(); err != nil {
+	if err := post.checkCounts(); err != nil {
 		return err
 	}
 	if post.ID == "" {

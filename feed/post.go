@@ -150,26 +150,38 @@ func (p *Post) isBare() bool {
 	return len(p.Actors)|len(p.Roles)|len(p.Related)|len(p.Facets) == 0
 }
 
-// count returns the number of ids on the post. It returns an error for too many of one sort.
-func (p *Post) count() (int, error) {
-	n := 1 + len(p.Actors) + len(p.Related)
-	if p.Author != "" {
-		n++
-	}
+// checkCounts returns an error for too many ids of one sort.
+func (p *Post) checkCounts() error {
 	if len(p.Actors) > MaxActors {
-		return 0, invalid(
+		return invalid(
 			activity.CodeTooManyIDs, "actors", "%d actors, at most %d", len(p.Actors), MaxActors,
 		)
 	}
 	if len(p.Related) > MaxRelated {
-		return 0, invalid(
+		return invalid(
 			activity.CodeTooManyIDs, "related", "%d ids, at most %d", len(p.Related), MaxRelated,
 		)
 	}
-	for _, ids := range p.Facets {
-		n += min(len(ids), MaxFacetIDs)
+	return nil
+}
+
+// count returns the number of ids of the given facets on the post.
+func (p *Post) count(facets map[activity.Facet]bool) (n int) {
+	if facets[activity.Post] {
+		n += 1 + len(p.Related)
 	}
-	return n, nil
+	if facets[activity.User] {
+		n += len(p.Actors)
+		if p.Author != "" {
+			n++
+		}
+	}
+	for facet, ids := range p.Facets {
+		if facets[facet] {
+			n += min(len(ids), MaxFacetIDs)
+		}
+	}
+	return n
 }
 
 // check checks what the post has.

@@ -15,7 +15,8 @@ const (
 	MaxPosts = 10_000
 	// MaxIDs is the largest number of ids in the candidates of one [Request]: of posts, related
 	// ones, authors, actors and facets, repeated ones included. It allows MaxPosts candidates with
-	// an author each.
+	// an author each. Ids at which no kind of the request looks do not count, and neither do those of
+	// facets that are found in texts, see [activity.Kind.InText].
 	MaxIDs = 20_000
 	// MaxLists is the largest number of lists of one [Request].
 	MaxLists = 20
@@ -101,11 +102,10 @@ func (c *checks) check(kinds *activity.Kinds, req *Request) error {
 	if plain == len(posts) {
 		return nil
 	}
-	if err := checkCounts(posts); err != nil {
+	if err := c.checkCounts(posts); err != nil {
 		return err
 	}
-	ofUsers := func(k activity.Kind) bool { return k.Target == activity.User }
-	needAuthor := slices.ContainsFunc(c.all, ofUsers)
+	needAuthor := c.target(activity.User)
 	for i := range posts {
 		p := &posts[i]
 		if err := p.check(kinds, needAuthor); err != nil {
@@ -189,15 +189,31 @@ func checkLists(lists []string) error {
 	return nil
 }
 
+// target reports whether one of the kinds has targets of the facet.
+func (c *checks) target(facet activity.Facet) bool {
+	return slices.ContainsFunc(c.all, func(k activity.Kind) bool { return k.Target == facet })
+}
+
+// counted returns the facets whose ids are looked up for every viewer. Those of phrases are looked
+// up for viewers who have phrases.
+func (c *checks) counted() map[activity.Facet]bool {
+	counted := make(map[activity.Facet]bool)
+	for i := range c.all {
+		k := &c.all[i]
+		counted[k.Target] = !k.InText()
+	}
+	return counted
+}
+
 // checkCounts bounds the cost of a request before anything is looked up.
-func checkCounts(posts []Post) error {
-	ids := 0
+func (c *checks) checkCounts(posts []Post) error {
+	ids, counted := 0, c.counted()
 	for i := range posts {
-		n, err := posts[i].count()
-		if err != nil {
+		p := &posts[i]
+		if err := p.checkCounts(); err != nil {
 			return activity.Within("posts["+strconv.Itoa(i)+"].", err)
 		}
-		ids += n
+		ids += p.count(counted)
 	}
 	if ids > MaxIDs {
 		return invalid(activity.CodeTooManyIDs, "posts",

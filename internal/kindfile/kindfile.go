@@ -133,6 +133,15 @@ func readFacets(text jsontext.Value) (facets map[activity.Facet]facetEntry, errs
 		e.open(entries[facet])
 		e.read("fold", &f.fold, "text")
 		e.read("rollup", &f.rollup, "text")
+		var text bool
+		switch e.read("text", &text, "true or false"); {
+		case text && f.fold != activity.AsIs:
+			e.mistake("text has a fold of its own: leave out fold")
+		case text:
+			f.fold = activity.FoldText
+		case f.fold == activity.FoldText:
+			e.mistake(`fold: write "text": true`)
+		}
 		e.refuseOthers()
 		if len(e.mistakes) > 0 {
 			errs = append(errs, fmt.Errorf("facet %q: %s", facet, strings.Join(e.mistakes, ", ")))

@@ -79,6 +79,13 @@ func TestParse(t *testing.T) {
 				activity.Kind{Name: "d", Plural: "ds", Target: "thread", Effect: activity.Drop},
 				activity.Kind{Name: "c", Plural: "cs", Target: "tag", Effect: activity.Keep, Over: []string{"a"}, Fold: activity.FoldLower}),
 		},
+		"text": {
+			`{"facets":{"phrase":{"text":true},"tag":{"text":false}},"kinds":[
+				{"name":"a","target":"phrase","effect":"drop"},{"name":"b","target":"tag","effect":"drop"}]}`,
+			withBuiltin(asIs,
+				activity.Kind{Name: "a", Plural: "as", Target: "phrase", Effect: activity.Drop, Fold: activity.FoldText},
+				activity.Kind{Name: "b", Plural: "bs", Target: "tag", Effect: activity.Drop}),
+		},
 		"fan-out": {
 			`{"kinds":[{"name":"mute","target":"user","effect":"drop","fanout":true}]}`,
 			withBuiltin(asIs, activity.Kind{Name: "mute", Plural: "mutes", Target: activity.User, Effect: activity.Drop, Fanout: true}),
@@ -185,6 +192,12 @@ func TestParseRefuses(t *testing.T) {
 		{`{"facets":{"tag":{"fold":"lower"}},"kinds":[]}`, `facet "tag": no kind has this target`},
 		{`{"facets":{"user":{"fold":"lower"}},"kinds":[]}`, `facet "user": ids of users and posts are compared as they are`},
 		{`{"facets":{"tag":{"fold":"upper"}},"kinds":[{"name":"a","target":"tag","effect":"drop"}]}`, `kind "a": fold "upper" is not case, host, lower or domain`},
+		{`{"facets":{"tag":{"text":"yes"}},"kinds":[]}`, `facet "tag": text: not true or false`},
+		{`{"facets":{"tag":{"text":true,"fold":"case"}},"kinds":[]}`, `facet "tag": text has a fold of its own: leave out fold`},
+		{`{"facets":{"tag":{"fold":"text"}},"kinds":[]}`, `facet "tag": fold: write "text": true`},
+		{`{"facets":{"tag":{"text":true,"rollup":"path"}},"kinds":[{"name":"a","target":"tag","effect":"drop"}]}`, `kind "a": phrases that are found in text have no roll-up`},
+		{`{"facets":{"tag":{"text":true}},"kinds":[{"name":"a","target":"tag","effect":"drop","window":"1d"}]}`, `kind "a": a kind with a window cannot have phrases as targets`},
+		{`{"facets":{"post":{"text":true}},"kinds":[]}`, `facet "post": ids of users and posts are compared as they are`},
 		{`{"facets":{"tag":{"rollup":1}},"kinds":[]}`, `facet "tag": rollup: not text`},
 		{`{"facets":{"tag":{"rollup":"up"}},"kinds":[{"name":"a","target":"tag","effect":"drop"}]}`, `kind "a": roll-up "up" is not domain or path`},
 		{`{"facets":{"url":{"rollup":"path","fold":"domain"}},"kinds":[{"name":"a","target":"url","effect":"drop"}]}`, `kind "a": the fold domain is not for paths`},

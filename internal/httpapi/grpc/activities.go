@@ -51,11 +51,16 @@ func (p *procedures) explain(
 		},
 	}
 	for _, r := range e.Reasons {
+		var inText *pb.TextRange
+		if r.End > 0 {
+			inText = &pb.TextRange{Start: uint32(r.Start), End: uint32(r.End)}
+		}
 		res.Reasons = append(res.Reasons, &pb.Reason{
 			Kind:        r.Kind.Name,
 			Effect:      r.Kind.Effect.String(),
 			Actor:       r.Actor,
 			Target:      r.Target,
+			InText:      inText,
 			Direction:   operations.Direction(r.Direction),
 			Certainty:   r.Certainty.String(),
 			Since:       stamp(r.Since),

@@ -130,6 +130,13 @@ func feedRequest(m *pb.FilterRequest, posts []feed.Post) (feed.Request, bool, er
 	if err != nil {
 		return feed.Request{}, false, err
 	}
+	if n := len(m.GetTexts()); n > 0 && n != len(posts) {
+		text := fmt.Sprintf("%d texts for %d posts", n, len(posts))
+		return feed.Request{}, false, wire.Refuse(activity.CodeOutOfRange, "texts", text)
+	}
+	for i, text := range m.GetTexts() {
+		req.Posts[i].Text = text
+	}
 	for i, f := range m.GetFacets() {
 		field := fmt.Sprintf("facets[%d]", i)
 		err := placeFacet(req.Posts, field, f.GetName(), f.GetIds(), f.GetPosts())

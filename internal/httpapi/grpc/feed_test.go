@@ -55,6 +55,7 @@ func feedMessages() []string {
 		Kinds: &feedfilterv1.KindNames{Names: []string{"block", ""}}, Annotate: []string{"like", "x"}, Limit: feed.MaxPosts, RecordSeen: true, Exact: true,
 		Answer:     feedfilterv1.Answer_ANSWER_DROPPED,
 		ActorRoles: []string{"", "repost", "é"}, Related: []string{"r", ""}, RelatedPosts: []uint32{1, 2}, Lists: []string{"l", "é", ""},
+		Texts: []string{"é a", "", "b"},
 		Facets: []*feedfilterv1.Facet{
 			{Name: "tag", Ids: []string{"go", "redis", ""}, Posts: []uint32{0, 0, 2}}, {Name: "domain", Ids: []string{"é"}, Posts: []uint32{2}}, {Name: "x"},
 		},
@@ -64,6 +65,7 @@ func feedMessages() []string {
 	}
 	return []string{
 		text(all),
+		text(&feedfilterv1.FilterRequest{Posts: []string{"a", "b"}, Texts: []string{"t"}}),
 		facets(), facets(&feedfilterv1.Facet{}),
 		text(&feedfilterv1.FilterRequest{Posts: []string{"a", "b"}, Actors: []string{"u", "v"}, ActorPosts: []uint32{0, 1}, ActorRoles: []string{"", "repost"}}),
 		text(&feedfilterv1.FilterRequest{Posts: []string{"a", "b"}, Actors: []string{"u", "v"}, ActorPosts: []uint32{0, 1}, ActorRoles: []string{"repost"}}),

@@ -64,6 +64,7 @@ func eachList(of protoreflect.MessageDescriptor, do func(f protoreflect.FieldDes
 func TestListsHaveLimits(t *testing.T) {
 	want := map[protoreflect.FullName]int{
 		"FilterRequest.posts": feed.MaxPosts, "FilterRequest.authors": feed.MaxPosts,
+		"FilterRequest.texts":  feed.MaxPosts,
 		"FilterRequest.actors": feed.MaxIDs, "FilterRequest.actor_roles": feed.MaxIDs,
 		"FilterRequest.related": feed.MaxIDs, "Facet.ids": feed.MaxIDs,
 		"FilterRequest.actor_posts": feed.MaxIDs, "FilterRequest.related_posts": feed.MaxIDs,
@@ -118,6 +119,7 @@ func TestEveryFieldIsRead(t *testing.T) {
 				ActorRoles: []string{"repost"}, Lists: []string{"L"},
 				Facets:  []*feedfilterv1.Facet{{Name: "tag", Ids: []string{"t"}, Posts: []uint32{0}}},
 				Related: []string{"b"}, RelatedPosts: []uint32{0}, After: "position", Within: "2s",
+				Texts: []string{"words"},
 			}, nil,
 			func(text string) (any, error) {
 				req, dropped, err := (&feedMessage{text}).decode(wire.NewBuffer())
@@ -129,7 +131,7 @@ func TestEveryFieldIsRead(t *testing.T) {
 				Author: "2", Actors: []string{"3"}, ActorRoles: []string{"repost"}, Viewers: []string{"1"},
 				Kinds: kinds, Exact: true, Post: "a", Related: []string{"b"},
 				Facets: []*feedfilterv1.Facet{{Name: "tag", Ids: []string{"t"}}},
-				After:  "position", Within: "2s",
+				After:  "position", Within: "2s", Text: "words",
 			}, []string{"Facet.posts"}, // a fan-out is about one post
 			func(text string) (any, error) {
 				m, err := (&fanoutMessage{text}).decode(wire.NewBuffer())

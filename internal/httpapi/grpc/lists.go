@@ -195,7 +195,8 @@ func maxListed(f protoreflect.FieldDescriptor, kind protowire.Type) int {
 		return feed.MaxIDs
 	}
 	switch f.FullName() {
-	case "feedfilter.v1.FilterRequest.posts", "feedfilter.v1.FilterRequest.authors":
+	case "feedfilter.v1.FilterRequest.posts", "feedfilter.v1.FilterRequest.authors",
+		"feedfilter.v1.FilterRequest.texts":
 		return feed.MaxPosts
 	case "feedfilter.v1.FilterRequest.actors", "feedfilter.v1.FilterRequest.actor_roles",
 		"feedfilter.v1.FilterRequest.related",

@@ -16,6 +16,7 @@ type messageOfPost interface {
 	GetActorRoles() []string
 	GetRelated() []string
 	GetFacets() []*pb.Facet
+	GetText() string
 }
 
 // postOf returns the post of a message, without its id. Its fields are called prefix and their name
@@ -27,6 +28,7 @@ func postOf(m messageOfPost, prefix string) (feed.Post, error) {
 			Actors:  m.GetActors(),
 			Roles:   m.GetActorRoles(),
 			Related: m.GetRelated(),
+			Text:    m.GetText(),
 		},
 	}
 	for i, f := range m.GetFacets() {

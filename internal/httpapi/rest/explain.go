@@ -25,11 +25,18 @@ type explainAnswer struct {
 }
 
 // explained is a [feed.Reason] in the words of the API.
+// textRange is a part of a text, in bytes of UTF-8.
+type textRange struct {
+	Start int `json:"start"`
+	End   int `json:"end"` // the first byte after it
+}
+
 type explained struct {
 	Kind      string    `json:"kind"`
 	Effect    string    `json:"effect"`
 	Actor     string    `json:"actor,omitzero"`
 	Target    string    `json:"target,omitzero"`
+	InText    textRange `json:"in_text,omitzero"`
 	Direction string    `json:"direction"`
 	Certainty string    `json:"certainty"`
 	Since     time.Time `json:"since,omitzero"`
@@ -68,6 +75,7 @@ func (a *api) explain(
 			Effect:      r.Kind.Effect.String(),
 			Actor:       r.Actor,
 			Target:      r.Target,
+			InText:      textRange{r.Start, r.End},
 			Direction:   operations.Direction(r.Direction),
 			Certainty:   r.Certainty.String(),
 			Since:       r.Since,

@@ -14,6 +14,7 @@ type fanoutRequest struct {
 	Author  string      `json:"author"`
 	Actors  []feedActor `json:"actors"`
 	Related []string    `json:"related"`
+	Text    string      `json:"text"`
 	Viewers []string    `json:"viewers"` // nil: not given
 	Kinds   []string    `json:"kinds"`   // nil: not given
 	Exact   bool        `json:"exact"`
@@ -48,6 +49,7 @@ func (r fanoutRequest) request(*wire.Buffer) (feed.FanoutRequest, error) {
 		Author:  r.Author,
 		Actors:  r.Actors,
 		Related: r.Related,
+		Text:    r.Text,
 		Facets:  r.Facets,
 	}
 	within, err := operations.ParseWithin(r.Within)

@@ -38,6 +38,7 @@ type feedPost struct {
 	Author  string      `json:"author"`
 	Actors  []feedActor `json:"actors"`
 	Related []string    `json:"related"`
+	Text    string      `json:"text"`
 
 	Facets map[activity.Facet][]string `json:"facets"`
 }
@@ -61,7 +62,7 @@ func (a *feedActor) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
 
 // post returns the feed.Post of the body.
 func (p *feedPost) post() feed.Post {
-	to := feed.Post{ID: p.ID, Author: p.Author, Related: p.Related, Facets: p.Facets}
+	to := feed.Post{ID: p.ID, Author: p.Author, Related: p.Related, Facets: p.Facets, Text: p.Text}
 	if p.Actors != nil {
 		to.Actors = make([]string, len(p.Actors))
 	}

@@ -191,6 +191,9 @@ func (r *feedReader) postField(p *feed.Post, name string) (field int, ok bool) {
 	case nameRelated:
 		p.Related, ok = r.texts()
 		return fieldRelated, ok
+	case nameText:
+		p.Text, ok = r.text()
+		return fieldText, ok
 	}
 	return 0, false
 }

@@ -29,6 +29,7 @@ const (
 	nameRelated     = "related"
 	nameRole        = "role"
 	nameTarget      = "target"
+	nameText        = "text"
 	nameUnconfirmed = "unconfirmed"
 	nameViewer      = "viewer"
 	nameViewers     = "viewers"
@@ -71,6 +72,7 @@ const (
 	fieldRecordSeen
 	fieldRelated
 	fieldRole
+	fieldText
 	fieldViewer
 	fieldViewers
 	fieldWithin

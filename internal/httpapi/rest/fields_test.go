@@ -99,7 +99,7 @@ func TestEveryFieldIsRead(t *testing.T) {
 		"viewer": `"1"`, "posts": `[{"id":"p"}]`, "kinds": `["block"]`, "annotate": `["like"]`,
 		"lists": `["L"]`, "limit": "3", "record_seen": "true", "exact": "true", "after": `"position"`,
 		"within": `"2s"`, "answer": `"dropped"`, "id": `"p"`, "author": `"2"`, "actors": `["3"]`,
-		"related": `["q"]`, "facets": `{"tag":["t"]}`, "role": `"repost"`,
+		"related": `["q"]`, "facets": `{"tag":["t"]}`, "role": `"repost"`, "text": `"words"`,
 		"post": `"p"`, "viewers": `["1"]`,
 	}
 	readsFeed := func(body string) (any, bool) {

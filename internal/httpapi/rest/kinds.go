@@ -18,6 +18,7 @@ type kindAnswer struct {
 	Plural        string   `json:"plural"`
 	Target        string   `json:"target"`
 	Effect        string   `json:"effect"`
+	Text          bool     `json:"text,omitzero"`   // the target's facet is found in texts
 	Fold          string   `json:"fold,omitzero"`   // of the target's facet
 	Rollup        string   `json:"rollup,omitzero"` // of the target's facet
 	Roles         []string `json:"roles,omitzero"`  // nil: all
@@ -40,6 +41,7 @@ func (a *api) listKinds(context.Context, *wire.Call) (any, error) {
 			Plural:        k.Plural,
 			Target:        string(k.Target),
 			Effect:        k.Effect.String(),
+			Text:          k.InText(),
 			Fold:          string(k.Fold),
 			Rollup:        string(k.Rollup),
 			Roles:         k.Roles,
@@ -48,6 +50,9 @@ func (a *api) listKinds(context.Context, *wire.Call) (any, error) {
 			TwoWay:        k.Reverse != "",
 			Ledger:        k.InLedger(),
 			WindowSeconds: int64(k.Window.Seconds()),
+		}
+		if k.InText() {
+			one.Fold = ""
 		}
 		if !k.InLedger() {
 			one.Parts, one.Most = cmp.Or(k.Parts, activity.DefaultParts), k.Most

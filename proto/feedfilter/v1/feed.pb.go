@@ -123,7 +123,10 @@ type FilterRequest struct {
 	After string `protobuf:"bytes,17,opt,name=after,proto3" json:"after,omitempty"`
 	// A time such as "2s": the answer has all that the followed database of the app had committed
 	// that long before the call. From 1ms to 24h. "": no time.
-	Within        string `protobuf:"bytes,18,opt,name=within,proto3" json:"within,omitempty"`
+	Within string `protobuf:"bytes,18,opt,name=within,proto3" json:"within,omitempty"`
+	// The text of each candidate, in the order of `posts`; "" if it has none. Empty: no candidate has a
+	// text. Kinds look for phrases in the first 5,000 bytes.
+	Texts         []string `protobuf:"bytes,19,rep,name=texts,proto3" json:"texts,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -282,6 +285,13 @@ func (x *FilterRequest) GetWithin() string {
 		return x.Within
 	}
 	return ""
+}
+
+func (x *FilterRequest) GetTexts() []string {
+	if x != nil {
+		return x.Texts
+	}
+	return nil
 }
 
 // Facet holds ids of one facet, which kinds name as their target.
@@ -775,7 +785,9 @@ type Post struct {
 	// What each of `actors` did; "" if unknown. Empty: no role is known.
 	ActorRoles []string `protobuf:"bytes,5,rep,name=actor_roles,json=actorRoles,proto3" json:"actor_roles,omitempty"`
 	// Other ids of the post's content, up to 16.
-	Related       []string `protobuf:"bytes,6,rep,name=related,proto3" json:"related,omitempty"`
+	Related []string `protobuf:"bytes,6,rep,name=related,proto3" json:"related,omitempty"`
+	// Its text.
+	Text          string `protobuf:"bytes,7,opt,name=text,proto3" json:"text,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -850,6 +862,13 @@ func (x *Post) GetRelated() []string {
 		return x.Related
 	}
 	return nil
+}
+
+func (x *Post) GetText() string {
+	if x != nil {
+		return x.Text
+	}
+	return ""
 }
 
 // ExplainResponse says what a feed does with the candidate.
@@ -949,7 +968,9 @@ type Reason struct {
 	// The kind that keeps the post in spite of this reason; "": none.
 	OverruledBy string `protobuf:"bytes,10,opt,name=overruled_by,json=overruledBy,proto3" json:"overruled_by,omitempty"`
 	// The list whose activity it is; "": the viewer's.
-	List          string `protobuf:"bytes,11,opt,name=list,proto3" json:"list,omitempty"`
+	List string `protobuf:"bytes,11,opt,name=list,proto3" json:"list,omitempty"`
+	// For a phrase: where it stands first in the text. Not set: it is an id on the post.
+	InText        *TextRange `protobuf:"bytes,12,opt,name=in_text,json=inText,proto3" json:"in_text,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1061,6 +1082,68 @@ func (x *Reason) GetList() string {
 	return ""
 }
 
+func (x *Reason) GetInText() *TextRange {
+	if x != nil {
+		return x.InText
+	}
+	return nil
+}
+
+// TextRange is a part of a text.
+type TextRange struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The first byte, in UTF-8, counted from 0.
+	Start uint32 `protobuf:"varint,1,opt,name=start,proto3" json:"start,omitempty"`
+	// The first byte after it.
+	End           uint32 `protobuf:"varint,2,opt,name=end,proto3" json:"end,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TextRange) Reset() {
+	*x = TextRange{}
+	mi := &file_feedfilter_v1_feed_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TextRange) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TextRange) ProtoMessage() {}
+
+func (x *TextRange) ProtoReflect() protoreflect.Message {
+	mi := &file_feedfilter_v1_feed_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TextRange.ProtoReflect.Descriptor instead.
+func (*TextRange) Descriptor() ([]byte, []int) {
+	return file_feedfilter_v1_feed_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *TextRange) GetStart() uint32 {
+	if x != nil {
+		return x.Start
+	}
+	return 0
+}
+
+func (x *TextRange) GetEnd() uint32 {
+	if x != nil {
+		return x.End
+	}
+	return 0
+}
+
 // FanoutRequest asks which viewers must not get a new post.
 type FanoutRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1086,14 +1169,16 @@ type FanoutRequest struct {
 	// As in FilterRequest.
 	After string `protobuf:"bytes,10,opt,name=after,proto3" json:"after,omitempty"`
 	// As in FilterRequest.
-	Within        string `protobuf:"bytes,11,opt,name=within,proto3" json:"within,omitempty"`
+	Within string `protobuf:"bytes,11,opt,name=within,proto3" json:"within,omitempty"`
+	// The post's text. Kinds with fanout look for phrases in its first 5,000 bytes.
+	Text          string `protobuf:"bytes,12,opt,name=text,proto3" json:"text,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *FanoutRequest) Reset() {
 	*x = FanoutRequest{}
-	mi := &file_feedfilter_v1_feed_proto_msgTypes[11]
+	mi := &file_feedfilter_v1_feed_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1105,7 +1190,7 @@ func (x *FanoutRequest) String() string {
 func (*FanoutRequest) ProtoMessage() {}
 
 func (x *FanoutRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_feedfilter_v1_feed_proto_msgTypes[11]
+	mi := &file_feedfilter_v1_feed_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1118,7 +1203,7 @@ func (x *FanoutRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FanoutRequest.ProtoReflect.Descriptor instead.
 func (*FanoutRequest) Descriptor() ([]byte, []int) {
-	return file_feedfilter_v1_feed_proto_rawDescGZIP(), []int{11}
+	return file_feedfilter_v1_feed_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *FanoutRequest) GetAuthor() string {
@@ -1198,6 +1283,13 @@ func (x *FanoutRequest) GetWithin() string {
 	return ""
 }
 
+func (x *FanoutRequest) GetText() string {
+	if x != nil {
+		return x.Text
+	}
+	return ""
+}
+
 // FanoutResponse names viewers by their index in the request.
 type FanoutResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1211,7 +1303,7 @@ type FanoutResponse struct {
 
 func (x *FanoutResponse) Reset() {
 	*x = FanoutResponse{}
-	mi := &file_feedfilter_v1_feed_proto_msgTypes[12]
+	mi := &file_feedfilter_v1_feed_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1223,7 +1315,7 @@ func (x *FanoutResponse) String() string {
 func (*FanoutResponse) ProtoMessage() {}
 
 func (x *FanoutResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_feedfilter_v1_feed_proto_msgTypes[12]
+	mi := &file_feedfilter_v1_feed_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1236,7 +1328,7 @@ func (x *FanoutResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FanoutResponse.ProtoReflect.Descriptor instead.
 func (*FanoutResponse) Descriptor() ([]byte, []int) {
-	return file_feedfilter_v1_feed_proto_rawDescGZIP(), []int{12}
+	return file_feedfilter_v1_feed_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *FanoutResponse) GetDropped() []*DroppedViewer {
@@ -1270,7 +1362,7 @@ type DroppedViewer struct {
 
 func (x *DroppedViewer) Reset() {
 	*x = DroppedViewer{}
-	mi := &file_feedfilter_v1_feed_proto_msgTypes[13]
+	mi := &file_feedfilter_v1_feed_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1282,7 +1374,7 @@ func (x *DroppedViewer) String() string {
 func (*DroppedViewer) ProtoMessage() {}
 
 func (x *DroppedViewer) ProtoReflect() protoreflect.Message {
-	mi := &file_feedfilter_v1_feed_proto_msgTypes[13]
+	mi := &file_feedfilter_v1_feed_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1295,7 +1387,7 @@ func (x *DroppedViewer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DroppedViewer.ProtoReflect.Descriptor instead.
 func (*DroppedViewer) Descriptor() ([]byte, []int) {
-	return file_feedfilter_v1_feed_proto_rawDescGZIP(), []int{13}
+	return file_feedfilter_v1_feed_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *DroppedViewer) GetIndex() uint32 {
@@ -1345,7 +1437,7 @@ type Page struct {
 
 func (x *Page) Reset() {
 	*x = Page{}
-	mi := &file_feedfilter_v1_feed_proto_msgTypes[14]
+	mi := &file_feedfilter_v1_feed_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1357,7 +1449,7 @@ func (x *Page) String() string {
 func (*Page) ProtoMessage() {}
 
 func (x *Page) ProtoReflect() protoreflect.Message {
-	mi := &file_feedfilter_v1_feed_proto_msgTypes[14]
+	mi := &file_feedfilter_v1_feed_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1370,7 +1462,7 @@ func (x *Page) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Page.ProtoReflect.Descriptor instead.
 func (*Page) Descriptor() ([]byte, []int) {
-	return file_feedfilter_v1_feed_proto_rawDescGZIP(), []int{14}
+	return file_feedfilter_v1_feed_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Page) GetNumber() uint32 {
@@ -1412,7 +1504,7 @@ var File_feedfilter_v1_feed_proto protoreflect.FileDescriptor
 
 const file_feedfilter_v1_feed_proto_rawDesc = "" +
 	"\n" +
-	"\x18feedfilter/v1/feed.proto\x12\rfeedfilter.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\xaa\x04\n" +
+	"\x18feedfilter/v1/feed.proto\x12\rfeedfilter.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\xc0\x04\n" +
 	"\rFilterRequest\x12\x16\n" +
 	"\x06viewer\x18\x01 \x01(\tR\x06viewer\x12\x14\n" +
 	"\x05posts\x18\x02 \x03(\tR\x05posts\x12\x18\n" +
@@ -1435,7 +1527,8 @@ const file_feedfilter_v1_feed_proto_rawDesc = "" +
 	"\rrelated_posts\x18\x10 \x03(\rR\frelatedPosts\x12\x14\n" +
 	"\x05lists\x18\x0f \x03(\tR\x05lists\x12\x14\n" +
 	"\x05after\x18\x11 \x01(\tR\x05after\x12\x16\n" +
-	"\x06within\x18\x12 \x01(\tR\x06within\"C\n" +
+	"\x06within\x18\x12 \x01(\tR\x06within\x12\x14\n" +
+	"\x05texts\x18\x13 \x03(\tR\x05texts\"C\n" +
 	"\x05Facet\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x10\n" +
 	"\x03ids\x18\x02 \x03(\tR\x03ids\x12\x14\n" +
@@ -1466,7 +1559,7 @@ const file_feedfilter_v1_feed_proto_rawDesc = "" +
 	"\x04post\x18\x02 \x01(\v2\x13.feedfilter.v1.PostR\x04post\x12\x14\n" +
 	"\x05lists\x18\x03 \x03(\tR\x05lists\x12\x14\n" +
 	"\x05after\x18\x04 \x01(\tR\x05after\x12\x16\n" +
-	"\x06within\x18\x05 \x01(\tR\x06within\"\xaf\x01\n" +
+	"\x06within\x18\x05 \x01(\tR\x06within\"\xc3\x01\n" +
 	"\x04Post\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x16\n" +
 	"\x06author\x18\x02 \x01(\tR\x06author\x12\x16\n" +
@@ -1474,12 +1567,13 @@ const file_feedfilter_v1_feed_proto_rawDesc = "" +
 	"\x06facets\x18\x04 \x03(\v2\x14.feedfilter.v1.FacetR\x06facets\x12\x1f\n" +
 	"\vactor_roles\x18\x05 \x03(\tR\n" +
 	"actorRoles\x12\x18\n" +
-	"\arelated\x18\x06 \x03(\tR\arelated\"\xba\x01\n" +
+	"\arelated\x18\x06 \x03(\tR\arelated\x12\x12\n" +
+	"\x04text\x18\a \x01(\tR\x04text\"\xba\x01\n" +
 	"\x0fExplainResponse\x12\x18\n" +
 	"\adropped\x18\x01 \x01(\bR\adropped\x12/\n" +
 	"\areasons\x18\x02 \x03(\v2\x15.feedfilter.v1.ReasonR\areasons\x12'\n" +
 	"\x04page\x18\x03 \x01(\v2\x13.feedfilter.v1.PageR\x04page\x123\n" +
-	"\bdegraded\x18\x04 \x03(\v2\x17.feedfilter.v1.DegradedR\bdegraded\"\xcf\x02\n" +
+	"\bdegraded\x18\x04 \x03(\v2\x17.feedfilter.v1.DegradedR\bdegraded\"\x82\x03\n" +
 	"\x06Reason\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x16\n" +
 	"\x06effect\x18\x02 \x01(\tR\x06effect\x12\x14\n" +
@@ -1492,7 +1586,11 @@ const file_feedfilter_v1_feed_proto_rawDesc = "" +
 	"\x06target\x18\t \x01(\tR\x06target\x12!\n" +
 	"\foverruled_by\x18\n" +
 	" \x01(\tR\voverruledBy\x12\x12\n" +
-	"\x04list\x18\v \x01(\tR\x04list\"\xca\x02\n" +
+	"\x04list\x18\v \x01(\tR\x04list\x121\n" +
+	"\ain_text\x18\f \x01(\v2\x18.feedfilter.v1.TextRangeR\x06inText\"3\n" +
+	"\tTextRange\x12\x14\n" +
+	"\x05start\x18\x01 \x01(\rR\x05start\x12\x10\n" +
+	"\x03end\x18\x02 \x01(\rR\x03end\"\xde\x02\n" +
 	"\rFanoutRequest\x12\x16\n" +
 	"\x06author\x18\x01 \x01(\tR\x06author\x12\x16\n" +
 	"\x06actors\x18\x02 \x03(\tR\x06actors\x12\x1f\n" +
@@ -1506,7 +1604,8 @@ const file_feedfilter_v1_feed_proto_rawDesc = "" +
 	"\x06facets\x18\t \x03(\v2\x14.feedfilter.v1.FacetR\x06facets\x12\x14\n" +
 	"\x05after\x18\n" +
 	" \x01(\tR\x05after\x12\x16\n" +
-	"\x06within\x18\v \x01(\tR\x06within\"}\n" +
+	"\x06within\x18\v \x01(\tR\x06within\x12\x12\n" +
+	"\x04text\x18\f \x01(\tR\x04text\"}\n" +
 	"\x0eFanoutResponse\x126\n" +
 	"\adropped\x18\x01 \x03(\v2\x1c.feedfilter.v1.DroppedViewerR\adropped\x123\n" +
 	"\bdegraded\x18\x02 \x03(\v2\x17.feedfilter.v1.DegradedR\bdegraded\"g\n" +
@@ -1543,7 +1642,7 @@ func file_feedfilter_v1_feed_proto_rawDescGZIP() []byte {
 }
 
 var file_feedfilter_v1_feed_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_feedfilter_v1_feed_proto_msgTypes = make([]protoimpl.MessageInfo, 15)
+var file_feedfilter_v1_feed_proto_msgTypes = make([]protoimpl.MessageInfo, 16)
 var file_feedfilter_v1_feed_proto_goTypes = []any{
 	(Answer)(0),                   // 0: feedfilter.v1.Answer
 	(*FilterRequest)(nil),         // 1: feedfilter.v1.FilterRequest
@@ -1557,11 +1656,12 @@ var file_feedfilter_v1_feed_proto_goTypes = []any{
 	(*Post)(nil),                  // 9: feedfilter.v1.Post
 	(*ExplainResponse)(nil),       // 10: feedfilter.v1.ExplainResponse
 	(*Reason)(nil),                // 11: feedfilter.v1.Reason
-	(*FanoutRequest)(nil),         // 12: feedfilter.v1.FanoutRequest
-	(*FanoutResponse)(nil),        // 13: feedfilter.v1.FanoutResponse
-	(*DroppedViewer)(nil),         // 14: feedfilter.v1.DroppedViewer
-	(*Page)(nil),                  // 15: feedfilter.v1.Page
-	(*timestamppb.Timestamp)(nil), // 16: google.protobuf.Timestamp
+	(*TextRange)(nil),             // 12: feedfilter.v1.TextRange
+	(*FanoutRequest)(nil),         // 13: feedfilter.v1.FanoutRequest
+	(*FanoutResponse)(nil),        // 14: feedfilter.v1.FanoutResponse
+	(*DroppedViewer)(nil),         // 15: feedfilter.v1.DroppedViewer
+	(*Page)(nil),                  // 16: feedfilter.v1.Page
+	(*timestamppb.Timestamp)(nil), // 17: google.protobuf.Timestamp
 }
 var file_feedfilter_v1_feed_proto_depIdxs = []int32{
 	3,  // 0: feedfilter.v1.FilterRequest.kinds:type_name -> feedfilter.v1.KindNames
@@ -1573,25 +1673,26 @@ var file_feedfilter_v1_feed_proto_depIdxs = []int32{
 	9,  // 6: feedfilter.v1.ExplainRequest.post:type_name -> feedfilter.v1.Post
 	2,  // 7: feedfilter.v1.Post.facets:type_name -> feedfilter.v1.Facet
 	11, // 8: feedfilter.v1.ExplainResponse.reasons:type_name -> feedfilter.v1.Reason
-	15, // 9: feedfilter.v1.ExplainResponse.page:type_name -> feedfilter.v1.Page
+	16, // 9: feedfilter.v1.ExplainResponse.page:type_name -> feedfilter.v1.Page
 	7,  // 10: feedfilter.v1.ExplainResponse.degraded:type_name -> feedfilter.v1.Degraded
-	16, // 11: feedfilter.v1.Reason.since:type_name -> google.protobuf.Timestamp
-	16, // 12: feedfilter.v1.Reason.until:type_name -> google.protobuf.Timestamp
-	3,  // 13: feedfilter.v1.FanoutRequest.kinds:type_name -> feedfilter.v1.KindNames
-	2,  // 14: feedfilter.v1.FanoutRequest.facets:type_name -> feedfilter.v1.Facet
-	14, // 15: feedfilter.v1.FanoutResponse.dropped:type_name -> feedfilter.v1.DroppedViewer
-	7,  // 16: feedfilter.v1.FanoutResponse.degraded:type_name -> feedfilter.v1.Degraded
-	1,  // 17: feedfilter.v1.FeedService.Filter:input_type -> feedfilter.v1.FilterRequest
-	8,  // 18: feedfilter.v1.FeedService.Explain:input_type -> feedfilter.v1.ExplainRequest
-	12, // 19: feedfilter.v1.FeedService.Fanout:input_type -> feedfilter.v1.FanoutRequest
-	4,  // 20: feedfilter.v1.FeedService.Filter:output_type -> feedfilter.v1.FilterResponse
-	10, // 21: feedfilter.v1.FeedService.Explain:output_type -> feedfilter.v1.ExplainResponse
-	13, // 22: feedfilter.v1.FeedService.Fanout:output_type -> feedfilter.v1.FanoutResponse
-	20, // [20:23] is the sub-list for method output_type
-	17, // [17:20] is the sub-list for method input_type
-	17, // [17:17] is the sub-list for extension type_name
-	17, // [17:17] is the sub-list for extension extendee
-	0,  // [0:17] is the sub-list for field type_name
+	17, // 11: feedfilter.v1.Reason.since:type_name -> google.protobuf.Timestamp
+	17, // 12: feedfilter.v1.Reason.until:type_name -> google.protobuf.Timestamp
+	12, // 13: feedfilter.v1.Reason.in_text:type_name -> feedfilter.v1.TextRange
+	3,  // 14: feedfilter.v1.FanoutRequest.kinds:type_name -> feedfilter.v1.KindNames
+	2,  // 15: feedfilter.v1.FanoutRequest.facets:type_name -> feedfilter.v1.Facet
+	15, // 16: feedfilter.v1.FanoutResponse.dropped:type_name -> feedfilter.v1.DroppedViewer
+	7,  // 17: feedfilter.v1.FanoutResponse.degraded:type_name -> feedfilter.v1.Degraded
+	1,  // 18: feedfilter.v1.FeedService.Filter:input_type -> feedfilter.v1.FilterRequest
+	8,  // 19: feedfilter.v1.FeedService.Explain:input_type -> feedfilter.v1.ExplainRequest
+	13, // 20: feedfilter.v1.FeedService.Fanout:input_type -> feedfilter.v1.FanoutRequest
+	4,  // 21: feedfilter.v1.FeedService.Filter:output_type -> feedfilter.v1.FilterResponse
+	10, // 22: feedfilter.v1.FeedService.Explain:output_type -> feedfilter.v1.ExplainResponse
+	14, // 23: feedfilter.v1.FeedService.Fanout:output_type -> feedfilter.v1.FanoutResponse
+	21, // [21:24] is the sub-list for method output_type
+	18, // [18:21] is the sub-list for method input_type
+	18, // [18:18] is the sub-list for extension type_name
+	18, // [18:18] is the sub-list for extension extendee
+	0,  // [0:18] is the sub-list for field type_name
 }
 
 func init() { file_feedfilter_v1_feed_proto_init() }
@@ -1605,7 +1706,7 @@ func file_feedfilter_v1_feed_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_feedfilter_v1_feed_proto_rawDesc), len(file_feedfilter_v1_feed_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   15,
+			NumMessages:   16,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -91,7 +91,7 @@ class Facet(_message.Message):
     def __init__(self, name: _Optional[str] = ..., ids: _Optional[_Iterable[str]] = ..., posts: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class FanoutRequest(_message.Message):
-    __slots__ = ["actor_roles", "actors", "after", "author", "exact", "facets", "kinds", "post", "related", "viewers", "within"]
+    __slots__ = ["actor_roles", "actors", "after", "author", "exact", "facets", "kinds", "post", "related", "text", "viewers", "within"]
     ACTORS_FIELD_NUMBER: _ClassVar[int]
     ACTOR_ROLES_FIELD_NUMBER: _ClassVar[int]
     AFTER_FIELD_NUMBER: _ClassVar[int]
@@ -101,6 +101,7 @@ class FanoutRequest(_message.Message):
     KINDS_FIELD_NUMBER: _ClassVar[int]
     POST_FIELD_NUMBER: _ClassVar[int]
     RELATED_FIELD_NUMBER: _ClassVar[int]
+    TEXT_FIELD_NUMBER: _ClassVar[int]
     VIEWERS_FIELD_NUMBER: _ClassVar[int]
     WITHIN_FIELD_NUMBER: _ClassVar[int]
     actor_roles: _containers.RepeatedScalarFieldContainer[str]
@@ -112,9 +113,10 @@ class FanoutRequest(_message.Message):
     kinds: KindNames
     post: str
     related: _containers.RepeatedScalarFieldContainer[str]
+    text: str
     viewers: _containers.RepeatedScalarFieldContainer[str]
     within: str
-    def __init__(self, author: _Optional[str] = ..., actors: _Optional[_Iterable[str]] = ..., actor_roles: _Optional[_Iterable[str]] = ..., viewers: _Optional[_Iterable[str]] = ..., kinds: _Optional[_Union[KindNames, _Mapping]] = ..., exact: bool = ..., post: _Optional[str] = ..., related: _Optional[_Iterable[str]] = ..., facets: _Optional[_Iterable[_Union[Facet, _Mapping]]] = ..., after: _Optional[str] = ..., within: _Optional[str] = ...) -> None: ...
+    def __init__(self, author: _Optional[str] = ..., actors: _Optional[_Iterable[str]] = ..., actor_roles: _Optional[_Iterable[str]] = ..., viewers: _Optional[_Iterable[str]] = ..., kinds: _Optional[_Union[KindNames, _Mapping]] = ..., exact: bool = ..., post: _Optional[str] = ..., related: _Optional[_Iterable[str]] = ..., facets: _Optional[_Iterable[_Union[Facet, _Mapping]]] = ..., after: _Optional[str] = ..., within: _Optional[str] = ..., text: _Optional[str] = ...) -> None: ...
 
 class FanoutResponse(_message.Message):
     __slots__ = ["degraded", "dropped"]
@@ -125,7 +127,7 @@ class FanoutResponse(_message.Message):
     def __init__(self, dropped: _Optional[_Iterable[_Union[DroppedViewer, _Mapping]]] = ..., degraded: _Optional[_Iterable[_Union[Degraded, _Mapping]]] = ...) -> None: ...
 
 class FilterRequest(_message.Message):
-    __slots__ = ["actor_posts", "actor_roles", "actors", "after", "annotate", "answer", "authors", "exact", "facets", "kinds", "limit", "lists", "posts", "record_seen", "related", "related_posts", "viewer", "within"]
+    __slots__ = ["actor_posts", "actor_roles", "actors", "after", "annotate", "answer", "authors", "exact", "facets", "kinds", "limit", "lists", "posts", "record_seen", "related", "related_posts", "texts", "viewer", "within"]
     ACTORS_FIELD_NUMBER: _ClassVar[int]
     ACTOR_POSTS_FIELD_NUMBER: _ClassVar[int]
     ACTOR_ROLES_FIELD_NUMBER: _ClassVar[int]
@@ -142,6 +144,7 @@ class FilterRequest(_message.Message):
     RECORD_SEEN_FIELD_NUMBER: _ClassVar[int]
     RELATED_FIELD_NUMBER: _ClassVar[int]
     RELATED_POSTS_FIELD_NUMBER: _ClassVar[int]
+    TEXTS_FIELD_NUMBER: _ClassVar[int]
     VIEWER_FIELD_NUMBER: _ClassVar[int]
     WITHIN_FIELD_NUMBER: _ClassVar[int]
     actor_posts: _containers.RepeatedScalarFieldContainer[int]
@@ -160,9 +163,10 @@ class FilterRequest(_message.Message):
     record_seen: bool
     related: _containers.RepeatedScalarFieldContainer[str]
     related_posts: _containers.RepeatedScalarFieldContainer[int]
+    texts: _containers.RepeatedScalarFieldContainer[str]
     viewer: str
     within: str
-    def __init__(self, viewer: _Optional[str] = ..., posts: _Optional[_Iterable[str]] = ..., authors: _Optional[_Iterable[str]] = ..., actors: _Optional[_Iterable[str]] = ..., actor_posts: _Optional[_Iterable[int]] = ..., kinds: _Optional[_Union[KindNames, _Mapping]] = ..., annotate: _Optional[_Iterable[str]] = ..., limit: _Optional[int] = ..., record_seen: bool = ..., exact: bool = ..., answer: _Optional[_Union[Answer, str]] = ..., facets: _Optional[_Iterable[_Union[Facet, _Mapping]]] = ..., actor_roles: _Optional[_Iterable[str]] = ..., related: _Optional[_Iterable[str]] = ..., related_posts: _Optional[_Iterable[int]] = ..., lists: _Optional[_Iterable[str]] = ..., after: _Optional[str] = ..., within: _Optional[str] = ...) -> None: ...
+    def __init__(self, viewer: _Optional[str] = ..., posts: _Optional[_Iterable[str]] = ..., authors: _Optional[_Iterable[str]] = ..., actors: _Optional[_Iterable[str]] = ..., actor_posts: _Optional[_Iterable[int]] = ..., kinds: _Optional[_Union[KindNames, _Mapping]] = ..., annotate: _Optional[_Iterable[str]] = ..., limit: _Optional[int] = ..., record_seen: bool = ..., exact: bool = ..., answer: _Optional[_Union[Answer, str]] = ..., facets: _Optional[_Iterable[_Union[Facet, _Mapping]]] = ..., actor_roles: _Optional[_Iterable[str]] = ..., related: _Optional[_Iterable[str]] = ..., related_posts: _Optional[_Iterable[int]] = ..., lists: _Optional[_Iterable[str]] = ..., after: _Optional[str] = ..., within: _Optional[str] = ..., texts: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class FilterResponse(_message.Message):
     __slots__ = ["annotated", "degraded", "dropped", "kept", "next"]
@@ -199,27 +203,30 @@ class Page(_message.Message):
     def __init__(self, number: _Optional[int] = ..., sequence: _Optional[int] = ..., keys: _Optional[int] = ..., bytes: _Optional[int] = ..., false_positive_rate: _Optional[float] = ...) -> None: ...
 
 class Post(_message.Message):
-    __slots__ = ["actor_roles", "actors", "author", "facets", "id", "related"]
+    __slots__ = ["actor_roles", "actors", "author", "facets", "id", "related", "text"]
     ACTORS_FIELD_NUMBER: _ClassVar[int]
     ACTOR_ROLES_FIELD_NUMBER: _ClassVar[int]
     AUTHOR_FIELD_NUMBER: _ClassVar[int]
     FACETS_FIELD_NUMBER: _ClassVar[int]
     ID_FIELD_NUMBER: _ClassVar[int]
     RELATED_FIELD_NUMBER: _ClassVar[int]
+    TEXT_FIELD_NUMBER: _ClassVar[int]
     actor_roles: _containers.RepeatedScalarFieldContainer[str]
     actors: _containers.RepeatedScalarFieldContainer[str]
     author: str
     facets: _containers.RepeatedCompositeFieldContainer[Facet]
     id: str
     related: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, id: _Optional[str] = ..., author: _Optional[str] = ..., actors: _Optional[_Iterable[str]] = ..., facets: _Optional[_Iterable[_Union[Facet, _Mapping]]] = ..., actor_roles: _Optional[_Iterable[str]] = ..., related: _Optional[_Iterable[str]] = ...) -> None: ...
+    text: str
+    def __init__(self, id: _Optional[str] = ..., author: _Optional[str] = ..., actors: _Optional[_Iterable[str]] = ..., facets: _Optional[_Iterable[_Union[Facet, _Mapping]]] = ..., actor_roles: _Optional[_Iterable[str]] = ..., related: _Optional[_Iterable[str]] = ..., text: _Optional[str] = ...) -> None: ...
 
 class Reason(_message.Message):
-    __slots__ = ["actor", "certainty", "direction", "effect", "kind", "list", "overruled_by", "parts", "since", "target", "until"]
+    __slots__ = ["actor", "certainty", "direction", "effect", "in_text", "kind", "list", "overruled_by", "parts", "since", "target", "until"]
     ACTOR_FIELD_NUMBER: _ClassVar[int]
     CERTAINTY_FIELD_NUMBER: _ClassVar[int]
     DIRECTION_FIELD_NUMBER: _ClassVar[int]
     EFFECT_FIELD_NUMBER: _ClassVar[int]
+    IN_TEXT_FIELD_NUMBER: _ClassVar[int]
     KIND_FIELD_NUMBER: _ClassVar[int]
     LIST_FIELD_NUMBER: _ClassVar[int]
     OVERRULED_BY_FIELD_NUMBER: _ClassVar[int]
@@ -231,6 +238,7 @@ class Reason(_message.Message):
     certainty: str
     direction: str
     effect: str
+    in_text: TextRange
     kind: str
     list: str
     overruled_by: str
@@ -238,7 +246,15 @@ class Reason(_message.Message):
     since: _timestamp_pb2.Timestamp
     target: str
     until: _timestamp_pb2.Timestamp
-    def __init__(self, kind: _Optional[str] = ..., effect: _Optional[str] = ..., actor: _Optional[str] = ..., direction: _Optional[str] = ..., certainty: _Optional[str] = ..., since: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., until: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., parts: _Optional[_Iterable[str]] = ..., target: _Optional[str] = ..., overruled_by: _Optional[str] = ..., list: _Optional[str] = ...) -> None: ...
+    def __init__(self, kind: _Optional[str] = ..., effect: _Optional[str] = ..., actor: _Optional[str] = ..., direction: _Optional[str] = ..., certainty: _Optional[str] = ..., since: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., until: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., parts: _Optional[_Iterable[str]] = ..., target: _Optional[str] = ..., overruled_by: _Optional[str] = ..., list: _Optional[str] = ..., in_text: _Optional[_Union[TextRange, _Mapping]] = ...) -> None: ...
+
+class TextRange(_message.Message):
+    __slots__ = ["end", "start"]
+    END_FIELD_NUMBER: _ClassVar[int]
+    START_FIELD_NUMBER: _ClassVar[int]
+    end: int
+    start: int
+    def __init__(self, start: _Optional[int] = ..., end: _Optional[int] = ...) -> None: ...
 
 class Answer(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = []
