@@ -214,23 +214,15 @@ func (t *audienceText) find(answers []pages.Answer) (found []ownerInText) {
 			}
 			continue
 		}
+		hash := favfilter.HashKeyBytes(t.seed, head)
 		for i, k := range t.kinds {
-			of := &t.has[i]
-			last := n
-			if of.Continues(answer.Page, favfilter.HashKeyBytes(t.seed, head)) {
-				last = t.units - at
-			}
-			for length := n; length <= last; length++ {
-				phrase := t.cut.Phrase(at, length)
-				if phrase == nil {
-					break
-				}
-				owner := Owner{Facet: k.Target, ID: string(phrase)}
-				if !known[owner] && of.Has(answer.Page, favfilter.HashKeyBytes(t.seed, phrase)) {
+			t.has[i].Find(answer.Page, &t.cut, t.seed, at, t.units, hash, func(n int) {
+				owner := Owner{Facet: k.Target, ID: string(t.cut.Phrase(at, n))}
+				if !known[owner] {
 					known[owner] = true
 					found = append(found, ownerInText{owner, answer})
 				}
-			}
+			})
 		}
 	}
 	return found

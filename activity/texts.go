@@ -104,26 +104,7 @@ func (t *texts) searchText(candidate, units int) {
 		head := favfilter.HashKeyBytes(t.seed, t.cut.Phrase(at, n))
 		for i := range t.lookups {
 			l := &t.lookups[i]
-			if l.has.Has(l.page, head) {
-				t.note(candidate, i, at, n)
-			}
-			if l.has.Continues(l.page, head) {
-				t.searchLonger(candidate, i, at, n, units)
-			}
-		}
-	}
-}
-
-// searchLonger looks for phrases that begin with unit at, and have more than n units.
-func (t *texts) searchLonger(candidate, lookup, at, n, units int) {
-	l := &t.lookups[lookup]
-	for n++; at+n <= units; n++ {
-		phrase := t.cut.Phrase(at, n)
-		if phrase == nil {
-			return
-		}
-		if l.has.Has(l.page, favfilter.HashKeyBytes(t.seed, phrase)) {
-			t.note(candidate, lookup, at, n)
+			l.has.Find(l.page, &t.cut, t.seed, at, units, head, func(n int) { t.note(candidate, i, at, n) })
 		}
 	}
 }

@@ -3,6 +3,7 @@ package pages
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync/atomic"
 
 	"github.com/feedfilter/feedfilter/activity/ledger"
@@ -48,7 +49,8 @@ func (b *rebuilder) learnKinds(ctx context.Context) error {
 			weights[k.Name] = uint8(min(k.Weight, favfilter.MaxExtra))
 		}
 	}
-	for _, k := range append(kinds, b.kinds...) {
+	kinds = append(kinds, b.kinds...)
+	for _, k := range kinds {
 		weight, ok := weights[k.Name]
 		if !ok {
 			weight = Weight(k.Target, k.Phrases) // the largest, which any look-up finds
@@ -61,6 +63,7 @@ func (b *rebuilder) learnKinds(ctx context.Context) error {
 		}
 	}
 	b.declared.Store(&rows)
+	b.phrases.Store(slices.ContainsFunc(kinds, func(k ledger.Kind) bool { return k.Phrases }))
 	return nil
 }
 

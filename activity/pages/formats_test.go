@@ -205,15 +205,13 @@ func TestHeaviestKeysAreNotOversized(t *testing.T) {
 	}
 	for _, phrases := range []bool{false, true} {
 		weight := Weight("domain", phrases)
-		if phrases {
-			g.rebuilder.declared.Store(&map[string]RowKind{"word": {Phrases: true}})
-		}
+		g.rebuilder.phrases.Store(phrases)
 		for i := range 21 {
 			rate, n := []float64{MaxKeyRate, 1e-4, 1e-9}[i%3], []int{1, 30, 60, 100, 300, 1000, 5000}[i/3]
 			g.storage.keyRate = rate
 			keys := rowKeys{hashes: random(n, weight)}
 			if phrases {
-				keys.marks = random(2*n, 0) // of users with one phrase each
+				keys.marks = random(maxMarks*n, 0) // of users with one long phrase each
 			}
 			page, err := g.rebuilder.imageOf(0, []rowKeys{keys}, ledger.PageState{Sequence: 1})
 			must(t, err)

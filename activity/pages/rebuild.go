@@ -9,6 +9,7 @@ import (
 	"maps"
 	"math"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/feedfilter/feedfilter/activity/ledger"
@@ -25,7 +26,7 @@ const (
 	// shrinkFactor is how many times too large a page must be to be rebuilt smaller. Keys of a kind
 	// with phrases need more room, with their marks, so shrinkPhrases holds if there is one.
 	shrinkFactor  = 4
-	shrinkPhrases = 7
+	shrinkPhrases = 10
 	// emptyExpiry is how long a page is kept that has never had a key, or whose user was deleted.
 	emptyExpiry = time.Hour
 )
@@ -49,7 +50,8 @@ type rebuilder struct {
 
 	kinds         []ledger.Kind // that this process writes
 	declared      declared
-	maxSharedKeys int // a user with more keys gets a dedicated page
+	phrases       atomic.Bool // the ledger knows a kind of phrases
+	maxSharedKeys int         // a user with more keys gets a dedicated page
 	large         largePages
 	held          *heldPages
 	rebuilds      *rebuilds
@@ -431,6 +433,10 @@ func (b *rebuilder) weigh(parts []rowKeys, marks map[favfilter.Hash]bool) (capac
 	for h := range marks {
 		weight += shape.Weigh(h)
 	}
+	if b.phrases.Load() { // a small page would have no room for a second phrase
+		one := b.heaviest()
+		weight += shape.Weigh(one.hashes...) + shape.Weigh(one.marks...)
+	}
 	return int(math.Ceil(weight)), err
 }
 
@@ -442,30 +448,35 @@ func (b *rebuilder) shapeFor(keys int) (favfilter.Shape, error) {
 	return shape, err
 }
 
+// heaviest returns the key that takes most room, with its marks.
+func (b *rebuilder) heaviest() rowKeys {
+	if b.phrases.Load() {
+		phrase := favfilter.Hash{Extra: Weight("", true)}
+		return rowKeys{[]favfilter.Hash{phrase}, make([]favfilter.Hash, maxMarks)}
+	}
+	return rowKeys{hashes: []favfilter.Hash{{Extra: Weight("", false)}}}
+}
+
 // overfull reports whether one more key, of the largest weight, could take the page past its
 // false-positive rate. A page with room for a key takes most writes, also if it cannot be rebuilt.
 func (b *rebuilder) overfull(h favfilter.Header) bool {
+	one := b.heaviest()
 	more := favfilter.Batch{
-		Sequence: 1, Rate: b.storage.keyRate, Add: []favfilter.Hash{{Extra: favfilter.MaxExtra}},
-		Marks: []favfilter.Hash{{}, {}},
+		Sequence: 1, Rate: b.storage.keyRate, Add: one.hashes, Marks: one.marks,
 	}
 	return int64(h.Set) > more.Room(h.Shape)
 }
 
 // oversized reports whether the page is many times larger than keys without weight would need. A
 // page of the heaviest keys is not: they need less than three times as much, or if users have one
-// phrase each, less than seven times.
+// long phrase each, less than eight times.
 func (b *rebuilder) oversized(h favfilter.Header) bool {
 	fit, err := b.shapeFor(int(h.Count))
-	if err != nil || fit.Bits > h.Shape.Bits/shrinkFactor {
-		return false
+	factor := uint32(shrinkFactor)
+	if b.phrases.Load() {
+		factor = shrinkPhrases
 	}
-	for _, k := range *b.declared.Load() {
-		if k.Phrases {
-			return fit.Bits <= h.Shape.Bits/shrinkPhrases
-		}
-	}
-	return true
+	return err == nil && fit.Bits <= h.Shape.Bits/factor
 }
 
 // outdated reports whether the page should have a later format version.
