@@ -8,9 +8,12 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/feedfilter/feedfilter/activity"
+	"github.com/feedfilter/feedfilter/activity/pages"
 	"github.com/feedfilter/feedfilter/activity/phrases"
 	"github.com/feedfilter/feedfilter/favfilter"
 	"github.com/feedfilter/feedfilter/feed"
@@ -178,9 +181,40 @@ func (m *phraseModel) change(t *testing.T, users int) {
 			delete(m.has[a.User], canonical)
 		}
 	}
-	recordActivities(t, m.r, batch...)
+	r, isRecorder := m.r.(*activity.Recorder)
+	if isRecorder && m.IntN(3) == 0 {
+		bulk, prepared := r.NewBulk(), r.NewBatch()
+		must(t, prepared.AddAll(batch))
+		_, err := bulk.Record(t.Context(), prepared)
+		must(t, err)
+		must(t, bulk.Finish(t.Context()))
+	} else {
+		recordActivities(t, m.r, batch...)
+	}
+	if isRecorder && m.IntN(8) == 0 {
+		user := fmt.Sprint("u", m.IntN(users))
+		_, _, err := r.DeleteUser(t.Context(), user)
+		must(t, err)
+		delete(m.has, user)
+	}
 	if m.IntN(4) == 0 {
 		m.loss()
+	}
+}
+
+// agree compares every page with the ledger.
+func (m *phraseModel) agree(t *testing.T) {
+	t.Helper()
+	inside := m.r.Inside()
+	for page := range inside.Identity().Pages {
+		p, err := inside.InspectPage(t.Context(), page)
+		must(t, err)
+		if p.State == pages.PageMissing { // lost, and not needed since
+			continue
+		}
+		if !p.Agrees() {
+			t.Errorf("page %d: %s, %d keys more than the ledger, lacks %v", page, p.State, p.Residual, p.Lacks)
+		}
 	}
 }
 
@@ -263,6 +297,7 @@ func TestPhrasesModel(t *testing.T) {
 				m.change(t, 12)
 				dropped += m.check(t, 12, name != "plain" && m.IntN(3) == 0)
 			}
+			m.agree(t)
 			if dropped < 200 {
 				t.Errorf("dropped %d, want more", dropped)
 			}
@@ -331,6 +366,40 @@ func TestLongText(t *testing.T) {
 		f := fanOut(t, r, feed.FanoutRequest{Post: feed.Post{Author: "9", Text: c.text}, Viewers: []string{"1"}})
 		if (len(f.Dropped) == 1) != (c.dropped != "") || (len(f.Degraded) > 0) != c.degraded {
 			t.Errorf("%d bytes: fan-out %+v", len(c.text), f)
+		}
+	}
+}
+
+// A phrase that ends is found until then, in feeds and in fan-outs.
+func TestPhraseEnds(t *testing.T) {
+	var now atomic.Int64
+	now.Store(time.Now().UnixNano())
+	clock := func() time.Time { return time.Unix(0, now.Load()) }
+	r := openWith(t, activity.Config{Kinds: wordKinds(t), Now: clock, FalsePositiveRate: 1e-8})
+	short, long := mute("1", "spoiler alert"), mute("1", "spoiler")
+	short.Until = clock().Add(time.Hour)
+	recordActivities(t, r, short, long)
+	post := feed.Post{ID: "p", Author: "9", Text: "Spoiler alert!"}
+	wants := func(targets ...string) (got []string, ok bool) {
+		e, err := feed.Explain(t.Context(), r, "1", post)
+		must(t, err)
+		for _, reason := range e.Reasons {
+			got = append(got, reason.Target)
+		}
+		f := fanOut(t, r, feed.FanoutRequest{Post: post, Viewers: []string{"1"}, Exact: true})
+		return got, slices.Equal(got, targets) && len(f.Dropped) == 1 && f.Dropped[0].Target == targets[0]
+	}
+	if got, ok := wants("spoiler", "spoiler alert"); !ok {
+		t.Errorf("explained by %q", got)
+	}
+	now.Add(int64(2 * time.Hour))
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
+		got, ok := wants("spoiler")
+		if ok {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("long after its end, explained by %q", got)
 		}
 	}
 }
