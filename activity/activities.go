@@ -63,6 +63,8 @@ type Inside interface {
 	// InspectUser reads the page of a user, and compares it and the user's keys with the ledger if
 	// there is one.
 	InspectUser(ctx context.Context, user string) (*pages.PageInside, error)
+	// InspectPhrase is InspectUser for the other side of a phrase, see [pages.PhraseHash].
+	InspectPhrase(ctx context.Context, phrase string) (*pages.PageInside, error)
 }
 
 // NoLedgerError reports that Call needs a ledger, and that there is none.

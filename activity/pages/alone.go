@@ -266,3 +266,8 @@ func (p *Alone) InspectPage(ctx context.Context, number uint32) (*PageInside, er
 func (p *Alone) InspectUser(ctx context.Context, user string) (*PageInside, error) {
 	return p.InspectPage(ctx, p.storage.slot(UserHash(p.storage.identity.Seed, user)))
 }
+
+// InspectPhrase is InspectUser for the other side of a phrase in canonical form.
+func (p *Alone) InspectPhrase(ctx context.Context, phrase string) (*PageInside, error) {
+	return p.InspectPage(ctx, p.storage.slot(PhraseHash(p.storage.identity.Seed, phrase)))
+}

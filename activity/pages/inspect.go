@@ -279,12 +279,23 @@ func (in *Inspector) compare(
 // InspectUser is [Inspector.InspectPage] for the page of a user. It follows a user who moves to
 // another page during the call.
 func (in *Inspector) InspectUser(ctx context.Context, user string) (*PageInside, error) {
+	return in.inspectOwner(ctx, UserHash(in.storage.identity.Seed, user), user)
+}
+
+// InspectPhrase is InspectUser for the other side of a phrase in canonical form, whose keys are on
+// the page of its head.
+func (in *Inspector) InspectPhrase(ctx context.Context, phrase string) (*PageInside, error) {
+	return in.inspectOwner(ctx, PhraseHash(in.storage.identity.Seed, phrase), phrase)
+}
+
+func (in *Inspector) inspectOwner(
+	ctx context.Context, hash uint64, owner string,
+) (*PageInside, error) {
 	leave, err := in.enter(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer leave()
-	hash := UserHash(in.storage.identity.Seed, user)
 	since := in.known.Recent()
 	var at known.Position
 	for range maxLooks {
@@ -299,7 +310,7 @@ func (in *Inspector) InspectUser(ctx context.Context, user string) (*PageInside,
 			return nil, Unavailable("ledger", failed)
 		}
 		if err == nil && place.Page == at.Page {
-			return p, in.compare(ctx, p, rows, user)
+			return p, in.compare(ctx, p, rows, owner)
 		}
 		since = in.life.Elapsed()
 	}

@@ -67,9 +67,14 @@ type keyReader struct {
 	of   activity.Activities
 	rows *activity.Recorder // of; nil without a ledger, which has the rows
 	kind activity.Kind
-	// pages holds the pages read so far, by owner.
-	pages map[string]*pages.PageInside
+	pages map[keyOwner]*pages.PageInside // read so far
 	*Key
+}
+
+// keyOwner is an owner of keys: a user, or a phrase on the other side.
+type keyOwner struct {
+	id     string
+	phrase bool
 }
 
 // ReadKey returns the state of an activity: in each page that has one of its keys, and in the
@@ -96,7 +101,7 @@ func ReadKey(
 		of:    a,
 		rows:  rows,
 		kind:  k,
-		pages: make(map[string]*pages.PageInside),
+		pages: make(map[keyOwner]*pages.PageInside),
 		Key:   &Key{Kind: k.Name, User: user, Target: of.Target},
 	}
 	read := r.readWindow
@@ -135,13 +140,18 @@ func (r *keyReader) readSides(ctx context.Context) error {
 
 // readSide reads the page of a side, and the ledger's row for it.
 func (r *keyReader) readSide(ctx context.Context, s *Side) error {
-	p := r.pages[s.Owner]
+	owner := keyOwner{s.Owner, r.kind.InText() && s.Kind != r.kind.Name}
+	p := r.pages[owner]
 	if p == nil {
+		inspect := r.of.Inside().InspectUser
+		if owner.phrase {
+			inspect = r.of.Inside().InspectPhrase
+		}
 		var err error
-		if p, err = r.of.Inside().InspectUser(ctx, s.Owner); err != nil {
+		if p, err = inspect(ctx, s.Owner); err != nil {
 			return err
 		}
-		r.pages[s.Owner] = p
+		r.pages[owner] = p
 	}
 	s.Page, s.Stored, s.PageState = p.Number, p.ID.String(), p.State
 	hash := r.key(s)
@@ -216,6 +226,9 @@ func (r *keyReader) readWindow(ctx context.Context) error {
 // key sets the name of a side's key, and returns the hash of the key.
 func (r *keyReader) key(s *Side) favfilter.Hash {
 	facet, seed := string(r.kind.Target), r.of.Inside().Identity().Seed
+	if s.Kind != r.kind.Name { // the target of the other side's rows is a user
+		facet = ledger.User
+	}
 	s.Key = pages.Key(s.Kind, s.Owner, facet, s.Target)
 	start := pages.KeyStart(seed, s.Kind, s.Owner, facet)
 	start.Extra = r.of.Inside().Weights()[s.Kind]

@@ -2,6 +2,7 @@ package inspect
 
 import (
 	"fmt"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -247,4 +248,36 @@ func TestInspectWithoutLedger(t *testing.T) {
 			t.Errorf("%+v, %v", u, err)
 		}
 	})
+}
+
+// Keys on the other side of a domain, or of a phrase, are found on the page that a fan-out reads.
+func TestInspectKeyOfFanout(t *testing.T) {
+	kinds, err := activity.NewKinds(
+		activity.Kind{Name: "domain-mute", Plural: "domain-mutes", Target: "domain", Effect: activity.Drop, Fanout: true},
+		activity.Kind{Name: "word-mute", Plural: "word-mutes", Target: "phrase", Effect: activity.Drop, Fold: activity.FoldText, Fanout: true},
+	)
+	must(t, err)
+	l, err := ledger.Open(t.Context(), "sqlite:"+filepath.Join(t.TempDir(), "ledger.db"), ledger.Options{Pages: 64})
+	must(t, err)
+	t.Cleanup(func() { _ = l.Close() })
+	r, err := activity.Open(t.Context(), activity.Config{Ledger: l, Store: &favfilter.Memory{}, Kinds: kinds, Passive: true})
+	must(t, err)
+	t.Cleanup(r.Close)
+	for name, g := range map[string]*rig{
+		"ledger": {Activities: r}, "plain": openWithout(t, activity.PlainConfig{Store: &favfilter.Memory{}, Kinds: kinds, Pages: 64}),
+	} {
+		verdict := map[string]Verdict{"ledger": Held, "plain": Reported}[name]
+		g.record(t, add("1", "domain-mute", "x.example"))
+		g.record(t, add("climate change", "word-mute", "Climate Change"))
+		for _, c := range [][2]string{{"1", "domain-mute"}, {"climate change", "word-mute"}} {
+			target := map[string]string{"domain-mute": "x.example", "word-mute": "climate CHANGE"}[c[1]]
+			in, err := ReadKey(t.Context(), g.Activities, g.recorder(), c[1], c[0], target)
+			must(t, err)
+			for _, side := range []string{"direct", "mirror"} {
+				if s := in.side(t, side); s.Verdict != verdict {
+					t.Errorf("%s, %s: %+v", name, c[1], s)
+				}
+			}
+		}
+	}
 }

@@ -11,6 +11,7 @@ import (
 	"io"
 	"math"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -170,6 +171,9 @@ func New(in Input, number uint32, kinds *activity.Kinds) (*Plan, error) {
 	size := keySize{rates.Key, in.weights(kinds)}
 	if err := errors.Join(p.pages(size), p.windows(kinds, rates)); err != nil {
 		return nil, err
+	}
+	if slices.ContainsFunc(kinds.All(), activity.Kind.InText) {
+		p.Notes = append(p.Notes, "Marks are extra: 4 bytes for each user with phrases, and 4 to 12 for each longer phrase.")
 	}
 	p.nodes()
 	p.Ledger = Ledger{
