@@ -237,7 +237,8 @@ func (t *Table) check(kinds *activity.Kinds) error {
 		return fmt.Errorf("kind: there is no kind %q: give its file with --kinds", t.Kind)
 	case !k.InLedger():
 		return fmt.Errorf(
-			"kind: %s has a window, and only kinds that the ledger keeps are followed", k.Name,
+			"kind: %s has a window, and only kinds that the ledger keeps are followed: "+
+				"import its rows, see docs/FOLLOW.md", k.Name,
 		)
 	}
 	t.Kind = k.Name

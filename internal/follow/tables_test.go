@@ -77,7 +77,7 @@ func TestTablesRefused(t *testing.T) {
 		`{}`:              "0, want 1",
 		`{"tables":[{}]}`: "no kind",
 		`{"table":[]}`:    "unknown",
-		`{"tables":[{"table":"b","kind":"seen","user":"a","target":"b"}]}`:                     "seen has a window",
+		`{"tables":[{"table":"b","kind":"seen","user":"a","target":"b"}]}`:                     "seen has a window, and only kinds that the ledger keeps are followed: import its rows",
 		`{"tables":[{"table":"b","kind":"mute","user":"a","target":"b"}]}`:                     "there is no kind \"mute\": give its file with --kinds",
 		`{"tables":[{"table":"b","kind":"block","user":"a"}]}`:                                 "target: missing",
 		`{"tables":[{"table":".b","kind":"block","user":"a","target":"b"}]}`:                   "schema.name",
