@@ -26,8 +26,8 @@ type Hit struct {
 	Kind      *Kind  // one of those that were asked for
 	List      string // the list whose activity it is; "": the user's
 	ID        string // the id on the candidate; in an audience, the owner
-	// Place is that of ID among the candidate's of the facet: 0 is the first, others follow. -1: ID is
-	// a phrase in its text.
+	// Place is that of ID among the candidate's of the facet: 0 is the first, others follow. -1: ID
+	// is a phrase in its text.
 	Place int
 	Match Match
 }

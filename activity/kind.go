@@ -119,9 +119,9 @@ func (k Kind) LooksAt(role string) bool {
 	return k.Roles == nil || role == "" || slices.Contains(k.Roles, role)
 }
 
-// InText reports whether the kind's targets are phrases, of 1 to 5 words, that are looked for in the
-// texts of posts as well as among the ids of the facet. A text has a phrase if the words of the
-// phrase stand in it one after the other. Both are compared in the form of package phrases.
+// InText reports whether the kind's targets are phrases of 1 to 5 words. They are looked for in the
+// texts of posts, and among the ids of the facet. A text has a phrase if the words of the phrase
+// stand in it one after the other. Both are compared in the form of package phrases.
 func (k Kind) InText() bool { return k.Fold == FoldText }
 
 // Equal reports whether all fields are the same.

@@ -97,8 +97,8 @@ func OpenPlain(ctx context.Context, c PlainConfig) (*Plain, error) {
 	return p, nil
 }
 
-// plainRows returns the kinds of rows, by name. Without a ledger, nothing remembers with which weight
-// a kind was declared first. So weights do not depend on what may change.
+// plainRows returns the kinds of rows, by name. Without a ledger, nothing remembers with which
+// weight a kind was declared first. So weights do not depend on what may change.
 func (ks *Kinds) plainRows() map[string]pages.RowKind {
 	rows := make(map[string]pages.RowKind)
 	for _, k := range ks.all {

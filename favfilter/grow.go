@@ -11,8 +11,8 @@ import (
 // half of it, and each further layer half as much as the previous one. All layers together never
 // exceed the rate.
 
-// addWithin adds those keys of a batch that are absent, and appends their outcomes. No key takes the
-// page past the rate, with the marks of the batch; 0: no limit.
+// addWithin adds those keys of a batch that are absent, and appends their outcomes. No key takes
+// the page past the rate, with the marks of the batch; 0: no limit.
 func (p *Page) addWithin(b Batch, outcomes []Outcome) []Outcome {
 	rate := b.Rate
 	limit := p.limit(rate)

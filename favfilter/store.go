@@ -152,9 +152,9 @@ type Batch struct {
 }
 
 // Room returns how many bits may be set in a page of one layer, of shape s, before the keys and
-// marks to add of b. With more, a guarded batch is Overfull. With as many or more, the page may have to grow for
-// a batch without a guard. Room is negative if the keys need more than the whole page, and
-// math.MaxUint32 if there is no limit.
+// marks to add of b. With more, a guarded batch is Overfull. With as many or more, the page may
+// have to grow for a batch without a guard. Room is negative if the keys need more than the whole
+// page, and math.MaxUint32 if there is no limit.
 func (b Batch) Room(s Shape) int64 {
 	limit := int64(math.MaxUint32)
 	switch {

@@ -31,8 +31,8 @@ type Answer struct {
 
 	// Degraded names the kinds that could not be checked: posts may be kept that should have been
 	// dropped, or the other way round if the kind keeps posts. A kind is also there if a post has
-	// more than MaxFacetIDs ids of its facet, or a longer text than [activity.MaxText], and the kind seen if the kept posts could not be
-	// recorded.
+	// more than MaxFacetIDs ids of its facet, or a longer text than [activity.MaxText]. The kind seen
+	// is there if the kept posts could not be recorded.
 	Degraded []activity.Degraded
 }
 

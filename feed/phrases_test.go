@@ -124,7 +124,7 @@ func TestInvalidPhrases(t *testing.T) {
 	}
 }
 
-// phraseWords has a small vocabulary of units of every sort. Random texts of it often have a phrase.
+// phraseWords has a small vocabulary of units of every sort. So random texts often have a phrase.
 type phraseWords struct{ *rand.Rand }
 
 func (w phraseWords) text(units int) string {

@@ -55,8 +55,8 @@ func BenchmarkPhrases(b *testing.B) {
 	}
 }
 
-// withTexts returns feeds whose posts have texts of 280 characters, and 200 phrases of 1 to 5 words.
-// A few of these are in the texts.
+// withTexts returns feeds whose posts have texts of 280 characters, and 200 phrases of 1 to 5
+// words. A few of these are in the texts.
 func withTexts(feeds []feed.Request, language string) (with []feed.Request, phrases []string) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	var words []string

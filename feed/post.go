@@ -93,7 +93,8 @@ func (all *posts) IDs(n int, facet activity.Facet) (first string, others []strin
 // Text implements [activity.Candidates].
 func (all *posts) Text(n int) string { return (*all)[n].Text }
 
-// Targets yields the ids on the post that a kind of the viewer looks at, without phrases in its text.
+// Targets yields the ids on the post that a kind of the viewer looks at. Phrases in its text are
+// none of them.
 func (p *Post) Targets(k *activity.Kind, viewer string) iter.Seq[string] {
 	return func(yield func(id string) bool) {
 		first, others := p.ids(k.Target)
@@ -111,8 +112,8 @@ func (p *Post) Targets(k *activity.Kind, viewer string) iter.Seq[string] {
 // looksAt reports whether a kind of the viewer looks at an id on the post, given its place among
 // those of the kind's facet. Kinds look at users by role, and never at the viewer. On a viewer's
 // own post, those that drop pass over whom the viewer named: users with the role "mention" or
-// "quote". They look at all others, such as one who reposted it or whose role is unknown. Kinds that
-// drop posts with phrases do not look at a viewer's own post.
+// "quote". They look at all others, such as one who reposted it or whose role is unknown. Kinds
+// that drop posts with phrases do not look at a viewer's own post.
 func (p *Post) looksAt(k *activity.Kind, viewer, id string, place int) bool {
 	if id == "" {
 		return false

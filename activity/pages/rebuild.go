@@ -497,7 +497,7 @@ func (b *rebuilder) remake(ctx context.Context, number uint32, want uint64, reas
 	return Unavailable("pages", f.storeErr)
 }
 
-// rowKeys are the keys of rows, and the marks that go with them.
+// rowKeys are the keys of rows, and their marks.
 type rowKeys struct {
 	hashes []favfilter.Hash // of the keys
 	marks  []favfilter.Hash // see [favfilter.Page.Mark]; some may be the same

@@ -42,8 +42,8 @@ func (t *Text) canonical(phrase string) (canonical string, units int, err error)
 	return string(t.buf), units, nil
 }
 
-// Head returns the beginning of a phrase in canonical form by which the phrase is looked for: its
-// first unit, or the first two if that is the # of a hashtag.
+// Head returns the head of a phrase in canonical form, by which it is looked for: its first unit,
+// or the first two if that is the # of a hashtag.
 func Head(canonical string) string {
 	var t Text
 	t.Cut(canonical)

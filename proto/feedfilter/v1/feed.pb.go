@@ -124,8 +124,8 @@ type FilterRequest struct {
 	// A time such as "2s": the answer has all that the followed database of the app had committed
 	// that long before the call. From 1ms to 24h. "": no time.
 	Within string `protobuf:"bytes,18,opt,name=within,proto3" json:"within,omitempty"`
-	// The text of each candidate, in the order of `posts`; "" if it has none. Empty: no candidate has a
-	// text. Kinds look for phrases in the first 5,000 bytes.
+	// The text of each candidate, in the order of `posts`; "" if it has none. Empty: no candidate has
+	// a text. Kinds look for phrases in the first 5,000 bytes.
 	Texts         []string `protobuf:"bytes,19,rep,name=texts,proto3" json:"texts,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
