@@ -198,6 +198,10 @@ func (i *fakeInstance) reasons(viewer string, p post, lists []string) (found []f
 	for _, domain := range p.Facets["domain"] {
 		add("drop", "by_viewer", "", fakeKey{viewer, overruled, domain})
 	}
+	if _, after, ok := strings.Cut(p.Text, ": "); ok {
+		phrase, _, _ := strings.Cut(after, " — ")
+		add("drop", "by_viewer", "", fakeKey{viewer, "word-mute", strings.ToLower(phrase)})
+	}
 	for _, a := range p.Actors {
 		if actor, ok := a.(map[string]any); ok {
 			id, _ := actor["id"].(string)
@@ -247,7 +251,7 @@ func (i *fakeInstance) feed(q feedRequest) map[string]any {
 func (i *fakeInstance) fanout(q fanoutRequest) map[string]any {
 	dropped := []any{}
 	for _, viewer := range q.Viewers {
-		found := i.reasons(viewer, post{ID: "none", Author: q.Author, Facets: q.Facets}, nil)
+		found := i.reasons(viewer, post{ID: "none", Author: q.Author, Facets: q.Facets, Text: q.Text}, nil)
 		if kind := i.decide(found, q.Exact); kind != "" {
 			dropped = append(dropped, map[string]any{"viewer": viewer, "kind": kind})
 		}

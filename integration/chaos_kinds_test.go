@@ -7,7 +7,9 @@ import (
 )
 
 // chaosKinds is the file of the kinds besides the built-in ones. The load does not use "ally".
-const chaosKinds = `{"kinds": [{"name": "domain-mute", "target": "domain", "effect": "drop", "fanout": true},
+const chaosKinds = `{"facets": {"phrase": {"text": true}},
+	"kinds": [{"name": "domain-mute", "target": "domain", "effect": "drop", "fanout": true},
+	{"name": "word-mute", "target": "phrase", "effect": "drop", "fanout": true},
 	{"name": "repost-mute", "target": "user", "effect": "drop", "roles": ["repost"]},
 	{"name": "ally", "plural": "allies", "target": "user", "effect": "drop"},
 	{"name": "follow", "target": "user", "effect": "keep", "over": ["domain-mute"], "fanout": true}]}`
@@ -30,7 +32,7 @@ func changeKinds(w *world) (func() error, error) {
 		return g.send(w.t.Context(), method, "/v1/users/ally1/allies/ally2", nil)
 	}
 	i.kill()
-	if restart(strings.Replace(chaosKinds, `, "fanout": true`, "", 1)) == nil {
+	if restart(strings.Replace(chaosKinds, `"domain", "effect": "drop", "fanout": true`, `"domain", "effect": "drop"`, 1)) == nil {
 		w.tally.violatedf("kinds", "instance %d starts with a change of a kind that has activities", i.index)
 		i.kill()
 	}

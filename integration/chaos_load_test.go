@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/http"
+	"net/url"
 	"sync"
 	"time"
 
@@ -185,7 +186,7 @@ func (l *chaosLoad) writeOne(ctx context.Context, g *target, k *chaosKey, rng *r
 	if !o.add {
 		method = http.MethodDelete
 	}
-	r := g.send(ctx, method, "/v1/users/"+k.user+"/"+k.plural()+"/"+k.target, nil)
+	r := g.send(ctx, method, "/v1/users/"+k.user+"/"+k.plural()+"/"+url.PathEscape(k.target), nil)
 	var results []changedAnswer
 	if l.answered(ctx, g, callWrite, r) {
 		results = make([]changedAnswer, 1)

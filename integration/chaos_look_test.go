@@ -50,6 +50,7 @@ type chaosFeed struct {
 type fanoutRequest struct {
 	Author  string              `json:"author"`
 	Facets  map[string][]string `json:"facets,omitempty"`
+	Text    string              `json:"text,omitempty"`
 	Viewers []string            `json:"viewers"`
 	Exact   bool                `json:"exact,omitempty"`
 }
@@ -65,7 +66,7 @@ func (f *chaosFeed) call() (path string, body any) {
 // String returns whose feed or fan-out f is.
 func (f *chaosFeed) String() string {
 	if f.fanout != nil {
-		return fmt.Sprintf("fan-out of %s %v", f.fanout.Author, f.fanout.Facets)
+		return fmt.Sprintf("fan-out of %s %v %q", f.fanout.Author, f.fanout.Facets, f.fanout.Text)
 	}
 	return "feed of " + f.request.Viewer
 }
@@ -76,13 +77,18 @@ func (m *chaosModel) newFanout(rng *rand.Rand) *chaosFeed {
 	users := m.users[:len(m.users)-len(chaosLists())]
 	kind, target := "block", users[rng.IntN(len(users))]
 	f := &chaosFeed{fanout: &fanoutRequest{Author: target, Viewers: users}}
-	if x := rng.IntN(3); x > 0 {
+	switch x := rng.IntN(4); x {
+	case 1, 2:
 		kind, target = "domain-mute", fmt.Sprintf("d%d", rng.IntN(keyFollow))
 		f.fanout.Author, f.fanout.Facets = "author-of-"+target, map[string][]string{"domain": {target}}
 		if x == 1 {
 			kind, target = "follow", "f"+target[1:]
 			f.fanout.Author = target
 		}
+	case 3:
+		i := rng.IntN(keyWords)
+		kind, target = "word-mute", m.own[0][slices.IndexFunc(m.own[0], func(k *chaosKey) bool { return k.kind == "word-mute" })+i].target
+		f.fanout.Author, f.fanout.Text = "author-of-"+target, textOf(target)
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -145,6 +151,12 @@ func (f *chaosFeed) add(spec lookSpec) {
 	f.looks = append(f.looks, l)
 }
 
+// textOf returns a text with the phrase, and with no other of the load. In that of a control, which
+// begins with "never-", the first word differs.
+func textOf(phrase string) string {
+	return "Before, and then: " + strings.ReplaceAll(strings.ToUpper(phrase), "NEVER-", "never") + " — after."
+}
+
 // candidate returns a post that the service can drop only because of the target, and the post's id.
 func (f *chaosFeed) candidate(kind, target string) (p post, id string) {
 	switch kind {
@@ -152,6 +164,8 @@ func (f *chaosFeed) candidate(kind, target string) (p post, id string) {
 		p = post{ID: "by-" + target, Author: target}
 	case "domain-mute":
 		p = post{ID: "from-" + target, Author: "author-of-" + target, Facets: map[string][]string{"domain": {target}}}
+	case "word-mute":
+		p = post{ID: "says-" + target, Author: "author-of-" + target, Text: textOf(target)}
 	case "follow":
 		p = post{ID: "kept-for-" + target, Author: target, Facets: map[string][]string{"domain": {"d" + target[1:]}}}
 	case "repost-mute":

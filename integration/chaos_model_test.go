@@ -77,6 +77,7 @@ const (
 	keyLikes  = 16
 	keyFacets = 8  // domains that are muted
 	keyRoles  = 8  // users whose reposts are muted
+	keyWords  = 8  // phrases that are muted
 	keyFollow = 4  // users whose posts are kept from domains that are muted
 	listKeys  = 24 // posts that each list hides
 )
@@ -118,6 +119,9 @@ func newChaosModel(users int, seed uint64) *chaosModel {
 		}
 		for i := range keyFacets {
 			add("domain-mute", fmt.Sprintf("d%d", i))
+		}
+		for i := range keyWords {
+			add("word-mute", strings.TrimPrefix(strings.Repeat(fmt.Sprintf(" w%d", i), 1+i%4), " "))
 		}
 		for i := range keyRoles {
 			add("repost-mute", fmt.Sprintf("r%d", i))

@@ -69,7 +69,7 @@ type listing map[[2]string]bool
 // lists reads all lists of a user.
 func (g *target) lists(ctx context.Context, user string) (listing, error) {
 	all := make(listing)
-	for _, plural := range []string{"blocks", "hides", "likes", "domain-mutes", "repost-mutes", "follows"} {
+	for _, plural := range []string{"blocks", "hides", "likes", "domain-mutes", "word-mutes", "repost-mutes", "follows"} {
 		for cursor, more := "", true; more; more = cursor != "" {
 			path := "/v1/users/" + user + "/" + plural + "?limit=1000"
 			if cursor != "" {

@@ -145,6 +145,7 @@ type post struct {
 
 	Related []string            `json:"related,omitempty"`
 	Facets  map[string][]string `json:"facets,omitempty"`
+	Text    string              `json:"text,omitempty"`
 }
 
 type feedRequest struct {
