@@ -340,7 +340,7 @@ func TestExplainPhrase(t *testing.T) {
 // Of a long text, kinds look at the beginning. If the viewer has phrases, the answer says so.
 func TestLongText(t *testing.T) {
 	r := openWith(t, activity.Config{Kinds: wordKinds(t), FalsePositiveRate: 1e-8})
-	recordActivities(t, r, mute("1", "last"), mute("1", "las"))
+	recordActivities(t, r, mute("1", "last"), mute("1", "las"), mute("1", "pre las"))
 	for _, c := range []struct {
 		text     string
 		dropped  string
@@ -350,6 +350,7 @@ func TestLongText(t *testing.T) {
 		{strings.Repeat("x", activity.MaxText-4) + " last", "", true},               // and not las
 		{strings.Repeat("x", activity.MaxText-5) + " las\U0001F355 last", "", true}, // it may go on
 		{strings.Repeat("x", activity.MaxText-9) + " las\U0001F355 last", "las", true},
+		{strings.Repeat("x", activity.MaxText-8) + " pre last", "", true}, // nor pre las
 		{strings.Repeat("last ", 100_000), "last", true},
 	} {
 		for viewer, has := range map[string]bool{"1": true, "2": false} {
