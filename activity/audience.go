@@ -128,7 +128,7 @@ func (r *reader) audienceView(owner Owner, kinds []Kind) *View {
 	for i := range v.kinds {
 		l := &v.kinds[i]
 		l.facet, l.phrases = User, nil // phrases are owners here
-		if l.kind.Reverse == "" {
+		if l.kind.Reverse == "" || owner.Facet != User {
 			l.sides = None // what the owner did is no reason for the other
 		}
 		if _, mirror, ok := l.kind.rows("", owner.ID); ok && l.kind.Target == owner.Facet {
