@@ -541,8 +541,8 @@ func TestSyncAfterAnotherFold(t *testing.T) {
 	}
 }
 
-// A file has phrases as people type them, and the list their canonical form. Lines with one form are
-// one phrase, of which the last line counts. A hashtag is no comment.
+// A file has phrases as people type them, and the list their canonical form. Lines with one form
+// are one phrase, of which the last line counts. A hashtag is no comment.
 func TestSyncPhrases(t *testing.T) {
 	for _, service := range []bool{false, true} {
 		w := newSyncWorld(t, t.TempDir())

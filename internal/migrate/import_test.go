@@ -136,8 +136,8 @@ func TestImportBadMembers(t *testing.T) {
 	wantLines(t, "recorded", w.recorded(t), []string{"1 block 2"})
 }
 
-// TestImportPhrases: members that are no phrase are skipped. What the app undoes meanwhile is undone,
-// unless another member of the set has the same canonical form.
+// TestImportPhrases: members that are no phrase are skipped. What the app undoes meanwhile is
+// undone, unless another member of the set has the same canonical form.
 func TestImportPhrases(t *testing.T) {
 	app := redistest.Start(t).Client()
 	app.SAdd(t.Context(), "words:1", "Climate Change", "climate-change", "Spoilers!", "#Go", "!?", "a b c d e f", strings.Repeat("x", 257))

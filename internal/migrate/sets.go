@@ -222,7 +222,8 @@ func (s *Sets) Has(ctx context.Context, pairs []Pair) ([]bool, error) {
 	return has, nil
 }
 
-// hasPhrases is Has. Several members may have one canonical form, so it reads the sets of all users.
+// hasPhrases is Has. Several members may have one canonical form, so it reads the whole sets of the
+// users.
 func (s *Sets) hasPhrases(ctx context.Context, pairs []Pair) ([]bool, error) {
 	sets := make(map[string]map[Pair]bool) // by user
 	has := make([]bool, len(pairs))
