@@ -29,6 +29,10 @@ type Post struct {
 	// Facets are other ids on the post, by the facet that kinds of the service name as their target,
 	// such as {"domain": {"x.example"}}. They look at the first 64 ids of each.
 	Facets map[string][]string
+
+	// Text is the post's text, in UTF-8. Kinds of the service with Text look for phrases in its
+	// first 5,000 bytes.
+	Text string
 }
 
 // FilterRequest asks which of Posts a viewer sees.
@@ -36,7 +40,7 @@ type FilterRequest struct {
 	Viewer string
 
 	// Posts are up to 10,000 candidates in the order of the feed. They have up to 20,000 ids: of
-	// posts, related posts, authors, actors and facets, including repeated ones.
+	// posts, related posts, authors, actors and facets, including repeated ones. Texts do not count.
 	Posts []Post
 
 	// Kinds are checked in this order. Nil: every kind that drops or keeps; empty: none.
@@ -186,8 +190,11 @@ type Reason struct {
 	Effect string `json:"effect"` // "drop", "annotate" or "keep"
 	Actor  string `json:"actor"`  // the user, for kinds that target users
 	// Target is the id, for kinds that do not target users, unless it is the post's own.
-	Target    string `json:"target"`
-	Direction string `json:"direction"` // whose activity: "by_viewer" or "by_actor"
+	Target string `json:"target"`
+	// InText is where Target stands first in the post's text. Zero: it is an id on the post, or the
+	// kind has no text.
+	InText    TextRange `json:"in_text"`
+	Direction string    `json:"direction"` // whose activity: "by_viewer" or "by_actor"
 	// Certainty is "certain", "false" (a false positive) or "unconfirmed".
 	Certainty string    `json:"certainty"`
 	Since     time.Time `json:"since"` // zero: unknown
@@ -197,6 +204,12 @@ type Reason struct {
 
 	OverruledBy string `json:"overruled_by"` // the kind that keeps the post all the same; "": none
 	List        string `json:"list"`         // the list whose activity it is; "": the viewer's
+}
+
+// TextRange is a part of a text, in bytes of UTF-8: text[r.Start:r.End].
+type TextRange struct {
+	Start int `json:"start"`
+	End   int `json:"end"`
 }
 
 // Page describes the page of the viewer's activities in the ledger.
@@ -253,6 +266,7 @@ func (p Post) message() *feedfilterv1.Post {
 		Actors:     p.Actors,
 		ActorRoles: p.Roles,
 		Related:    p.Related,
+		Text:       p.Text,
 	}
 	for name, ids := range p.Facets {
 		m.Facets = append(m.Facets, &feedfilterv1.Facet{Name: name, Ids: ids})
@@ -281,6 +295,7 @@ func (e *Explanation) fill(m *feedfilterv1.ExplainResponse) {
 			Effect:      r.GetEffect(),
 			Actor:       r.GetActor(),
 			Target:      r.GetTarget(),
+			InText:      textRangeOf(r.GetInText()),
 			Direction:   r.GetDirection(),
 			Certainty:   r.GetCertainty(),
 			Since:       timeOf(r.GetSince()),
@@ -290,6 +305,11 @@ func (e *Explanation) fill(m *feedfilterv1.ExplainResponse) {
 			List:        r.GetList(),
 		}
 	}
+}
+
+// textRangeOf returns the part of a text in a message; the zero value if it is not set.
+func textRangeOf(m *feedfilterv1.TextRange) TextRange {
+	return TextRange{Start: int(m.GetStart()), End: int(m.GetEnd())}
 }
 
 // FanoutRequest asks which of Viewers must not get a new post.
@@ -352,13 +372,14 @@ func (r *FanoutRequest) inJSON() any {
 		Actors  jsonValue           `json:"actors,omitzero"`
 		Related []string            `json:"related,omitzero"`
 		Facets  map[string][]string `json:"facets,omitzero"`
+		Text    string              `json:"text,omitzero"`
 		Viewers []string            `json:"viewers"`
 		Kinds   []string            `json:"kinds,omitzero"`
 		Exact   bool                `json:"exact,omitzero"`
 		After   string              `json:"after,omitzero"`
 		Within  string              `json:"within,omitzero"`
 	}{
-		post.ID, post.Author, actors, post.Related, post.Facets,
+		post.ID, post.Author, actors, post.Related, post.Facets, post.Text,
 		viewers, r.Kinds, r.Exact, r.After, within(r.Within),
 	}
 }
@@ -373,6 +394,7 @@ func (r *FanoutRequest) message() *feedfilterv1.FanoutRequest {
 		ActorRoles: post.GetActorRoles(),
 		Related:    post.GetRelated(),
 		Facets:     post.GetFacets(),
+		Text:       post.GetText(),
 		Viewers:    r.Viewers,
 		Exact:      r.Exact,
 		After:      r.After,

@@ -18,6 +18,7 @@ const (
 	keyPosts   = `"posts":`
 	keyRelated = `"related":`
 	keyRole    = `"role":`
+	keyText    = `"text":`
 	keyViewer  = `"viewer":`
 )
 
@@ -57,8 +58,12 @@ func (r *FilterRequest) json() ([]byte, error) {
 		r.Kinds, r.Annotate, r.Lists, r.Limit, r.RecordSeen,
 		r.Exact, r.After, within(r.Within), r.Answer,
 	})
-	const perPost = 48 // bytes
-	t := jsonText{make([]byte, 0, perPost*(len(r.Posts)+5)), err}
+	const perPost = 48 // bytes, without the text
+	length := perPost * (len(r.Posts) + 5)
+	for i := range r.Posts {
+		length += len(r.Posts[i].Text)
+	}
+	t := jsonText{make([]byte, 0, length), err}
 	t.add("{"+keyViewer, r.Viewer)
 	t.raw("," + keyPosts + "[")
 	before := ""
@@ -76,7 +81,7 @@ func (r *FilterRequest) json() ([]byte, error) {
 	return append(t.text, rest...), t.err
 }
 
-// post appends a post, without its empty lists.
+// post appends a post, without its empty fields.
 func (t *jsonText) post(p *Post) {
 	t.add("{"+keyID, p.ID)
 	if p.Author != "" {
@@ -92,6 +97,9 @@ func (t *jsonText) post(p *Post) {
 	}
 	if len(p.Facets) > 0 {
 		t.facets(p.Facets)
+	}
+	if p.Text != "" {
+		t.add(","+keyText, p.Text)
 	}
 	t.raw("}")
 }

@@ -43,11 +43,12 @@ func TestFilterJSON(t *testing.T) {
 					{ID: "q", Author: odd, Actors: []string{"2", odd}, Related: []string{odd, "s"}},
 					{ID: "r", Facets: map[string][]string{"tag": {odd, "t"}, "domain": {}}, Actors: []string{}},
 					{ID: "t", Roles: []string{"quote"}},
+					{ID: "u", Text: odd},
 				},
 			},
 			`{"viewer":"1","posts":[{"id":"p","actors":[{"id":"2"},{"id":"3","role":"repost"}]},` +
 				`{"id":"q","author":` + written + `,"actors":["2",` + written + `],"related":[` + written + `,"s"]},` +
-				`{"id":"r","facets":{"domain":[],"tag":[` + written + `,"t"]}},{"id":"t","actors":[{"id":"","role":"quote"}]}],` +
+				`{"id":"r","facets":{"domain":[],"tag":[` + written + `,"t"]}},{"id":"t","actors":[{"id":"","role":"quote"}]},{"id":"u","text":` + written + `}],` +
 				`"kinds":["block"],"annotate":["like"],"lists":["L"],"limit":2,"record_seen":true,"exact":true,"answer":"dropped"}`,
 		},
 		{client.FilterRequest{Viewer: "1", Kinds: []string{}}, `{"viewer":"1","posts":[],"kinds":[],"answer":"dropped"}`},
@@ -63,7 +64,8 @@ func TestFilterJSONOfInvalidText(t *testing.T) {
 	const bad = "a\xff"
 	for field, req := range map[string]client.FilterRequest{
 		"viewer": {Viewer: bad}, "id": {Posts: []client.Post{{ID: bad}}}, "author": {Posts: []client.Post{{ID: "p", Author: bad}}},
-		"actor": {Posts: []client.Post{{ID: "p", Actors: []string{bad}}}}, "role": {Posts: []client.Post{{ID: "p", Roles: []string{bad}}}}, "kind": {Kinds: []string{bad}},
+		"actor": {Posts: []client.Post{{ID: "p", Actors: []string{bad}}}}, "role": {Posts: []client.Post{{ID: "p", Roles: []string{bad}}}},
+		"text": {Posts: []client.Post{{ID: "p", Text: bad}}}, "kind": {Kinds: []string{bad}},
 	} {
 		if body, err := sentJSON(t, req); body != "" || !errors.Is(err, client.ErrInvalid) {
 			t.Errorf("%s: %v, sent %q", field, err, body)

@@ -14,11 +14,12 @@ import (
 	feedfilterv1 "github.com/feedfilter/feedfilter/proto/feedfilter/v1"
 )
 
-// Fields of a FilterRequest: the ids of posts, authors and actors.
+// Fields of a FilterRequest: the ids of posts, authors and actors, and the texts.
 const (
 	fieldPosts   = 2
 	fieldAuthors = 3
 	fieldActors  = 4
+	fieldTexts   = 19
 )
 
 // Fields of a FilterResponse.
@@ -52,10 +53,10 @@ func filterProcedure(req *FilterRequest, into *Feed) *procedure {
 	}
 }
 
-// encodeFilter returns the request as an encoded FilterRequest. It appends the ids of posts,
-// authors and actors itself, because the generated code would first need a copy of them.
+// encodeFilter returns the request as an encoded FilterRequest. It appends texts, and the ids of
+// posts, authors and actors, itself, because the generated code would first need a copy of them.
 func encodeFilter(req *FilterRequest) ([]byte, error) {
-	length, authors, actors := 64, false, 0
+	length, authors, actors, texts := 64, false, 0, 0
 	for i := range req.Posts {
 		p := &req.Posts[i]
 		length += len(p.ID) + len(p.Author) + 8 // 8: tags and lengths
@@ -64,6 +65,10 @@ func encodeFilter(req *FilterRequest) ([]byte, error) {
 		}
 		authors = authors || p.Author != ""
 		actors += len(p.Actors)
+		texts += len(p.Text)
+	}
+	if texts > 0 {
+		length += texts + 5*len(req.Posts) // 5: tags and lengths
 	}
 	dst := make([]byte, 0, length)
 	dst, err := proto.MarshalOptions{}.MarshalAppend(dst, filterMessage(req, actors))
@@ -81,6 +86,10 @@ func encodeFilter(req *FilterRequest) ([]byte, error) {
 			dst = appendID(dst, fieldActors, actor)
 		}
 	}
+	for i := 0; texts > 0 && i < len(req.Posts); i++ {
+		dst = protowire.AppendTag(dst, fieldTexts, protowire.BytesType)
+		dst = protowire.AppendString(dst, req.Posts[i].Text)
+	}
 	return dst, nil
 }
 
@@ -95,8 +104,8 @@ func appendID(dst []byte, field byte, id string) []byte {
 	return append(dst, id...)
 }
 
-// filterMessage returns the request as a message, without the ids of posts, authors and actors.
-// actors is their number.
+// filterMessage returns the request as a message, without texts and the ids of posts, authors and
+// actors. actors is the number of actors.
 func filterMessage(req *FilterRequest, actors int) *feedfilterv1.FilterRequest {
 	m := &feedfilterv1.FilterRequest{
 		Viewer:     req.Viewer,

@@ -24,7 +24,7 @@ func TestFieldNumbers(t *testing.T) {
 		numbers map[protoreflect.Name]protoreflect.FieldNumber
 	}{
 		{new(feedfilterv1.FilterRequest), map[protoreflect.Name]protoreflect.FieldNumber{
-			"posts": fieldPosts, "authors": fieldAuthors, "actors": fieldActors,
+			"posts": fieldPosts, "authors": fieldAuthors, "actors": fieldActors, "texts": fieldTexts,
 		}},
 		{new(feedfilterv1.FilterResponse), map[protoreflect.Name]protoreflect.FieldNumber{
 			"dropped": fieldDropped, "annotated": fieldAnnotated, "next": fieldNext,
@@ -38,7 +38,8 @@ func TestFieldNumbers(t *testing.T) {
 		fields := c.of.ProtoReflect().Descriptor().Fields()
 		for name, number := range c.numbers {
 			f := fields.ByName(name)
-			if f == nil || f.Number() != number || number >= 16 { // see appendID
+			byAppendID := number != fieldTexts
+			if f == nil || f.Number() != number || byAppendID && number >= 16 {
 				t.Errorf("%T: the field %s has another number than %d: %v", c.of, name, number, f)
 			}
 		}
@@ -49,7 +50,7 @@ func TestFieldNumbers(t *testing.T) {
 func fullPost() Post {
 	return Post{
 		ID: "p", Author: "2", Actors: []string{"3"}, Roles: []string{"repost"}, Related: []string{"q"},
-		Facets: map[string][]string{"tag": {"t"}},
+		Facets: map[string][]string{"tag": {"t"}}, Text: "words",
 	}
 }
 
@@ -119,6 +120,27 @@ func TestEveryFieldIsSent(t *testing.T) {
 	}
 	schematest.ZeroEach(t, &req, check)
 	schematest.ZeroEach(t, &req.Posts[0], check)
+}
+
+// TestTexts: a request has a text for each post if one of them has a text, and else none.
+func TestTexts(t *testing.T) {
+	for _, texts := range [][]string{nil, {"", "", ""}, {"a", "", ""}, {"", "", "b c"}, {"é", "", "x"}} {
+		req := FilterRequest{Viewer: "1", Posts: make([]Post, len(texts))}
+		var want []string
+		for i, text := range texts {
+			if req.Posts[i].Text = text; text != "" {
+				want = texts
+			}
+		}
+		encoded, err := encodeFilter(&req)
+		var m feedfilterv1.FilterRequest
+		if err == nil {
+			err = proto.Unmarshal(encoded, &m)
+		}
+		if err != nil || !slices.Equal(m.GetTexts(), want) {
+			t.Errorf("%q: texts %q, %v", texts, m.GetTexts(), err)
+		}
+	}
 }
 
 // TestEveryFanoutFieldIsSent: so does a fan-out.
@@ -198,7 +220,7 @@ func TestEveryFieldIsReceived(t *testing.T) {
 					Kind: "block", Effect: "drop", Actor: "2", Target: "3", Direction: "by_viewer",
 					Certainty: "ledger", Since: &timestamppb.Timestamp{Seconds: 1, Nanos: 1},
 					Until: &timestamppb.Timestamp{Seconds: 2, Nanos: 1}, Parts: []string{"a"},
-					OverruledBy: "follow", List: "L",
+					OverruledBy: "follow", List: "L", InText: &feedfilterv1.TextRange{Start: 3, End: 8},
 				}},
 			}, nil,
 			func(text []byte) (any, error) {
@@ -239,4 +261,8 @@ func TestAnswersAreDescribed(t *testing.T) {
 	wantNames(t, schemas, schematest.JSONNames[Degraded](), "Degraded")
 	wantNames(t, schemas, schematest.JSONNames[Fanout](), "FanoutAnswer")
 	wantNames(t, schemas, schematest.JSONNames[DroppedViewer](), "FanoutAnswer.dropped")
+	wantNames(t, schemas, schematest.JSONNames[Explanation](), "Explanation")
+	wantNames(t, schemas, schematest.JSONNames[Reason](), "Explanation.reasons")
+	wantNames(t, schemas, schematest.JSONNames[TextRange](), "Explanation.reasons.in_text")
+	wantNames(t, schemas, schematest.JSONNames[Kind](), "Kinds.kinds")
 }

@@ -196,13 +196,14 @@ func TestMessagesAreFeeds(t *testing.T) {
 	}
 	must(messages.Put(t.Context(), "1", "domain-mutes", "d17", time.Time{}))
 	must(messages.Put(t.Context(), "1", "tag-mutes", "t2", time.Time{}))
+	must(messages.Put(t.Context(), "1", "word-mutes", "Climate change", time.Time{}))
 	for i := range 20 {
 		must(messages.Put(t.Context(), "1", "repost-mutes", fmt.Sprint(31+3*i), time.Time{}))
 	}
 	must(messages.Put(t.Context(), "1", "follows", "85", time.Time{}))
 	must(messages.Put(t.Context(), "L", client.Block, "10", time.Time{}))
 	must(messages.Put(t.Context(), "M", client.Hide, "2", time.Time{}))
-	byFacets, byRoles, byRelated, byLists := 0, 0, 0, 0
+	byFacets, byRoles, byRelated, byLists, byTexts := 0, 0, 0, 0, 0
 	for n := range 60 {
 		req := client.FilterRequest{Viewer: "1", Posts: []client.Post{}, Answer: []string{"", client.AnswerKept, client.AnswerDropped}[n%3], Limit: n % 4 * 3, Exact: n%2 == 0}
 		for i := range n % 25 {
@@ -221,6 +222,9 @@ func TestMessagesAreFeeds(t *testing.T) {
 			}
 			if i%4 == 1 {
 				p.Facets = map[string][]string{"domain": {fmt.Sprint("d", i), fmt.Sprint("d", i+4)}, "tag": {fmt.Sprint("t", i%9)}}
+			}
+			if n%2 == 1 && i%4 == 2 {
+				p.Text = []string{"The climate", "Ü: “CLIMATE change”"}[(n+i)/2%2]
 			}
 			req.Posts = append(req.Posts, p)
 		}
@@ -245,6 +249,8 @@ func TestMessagesAreFeeds(t *testing.T) {
 				byRoles++
 			case d.Kind == "hide" && d.Target != "":
 				byRelated++
+			case d.Kind == "word-mute":
+				byTexts++
 			case d.Target != "":
 				byFacets++
 			}
@@ -253,9 +259,9 @@ func TestMessagesAreFeeds(t *testing.T) {
 			explainedAlike(t, messages, jsons, req.Posts)
 		}
 	}
-	if min(byFacets, byRoles, byRelated, byLists) < 10 {
-		t.Errorf("%d posts dropped for facets, %d for roles, %d for related ids, %d by lists, want some",
-			byFacets, byRoles, byRelated, byLists)
+	if min(byFacets, byRoles, byRelated, byLists, byTexts) < 10 {
+		t.Errorf("%d posts dropped for facets, %d for roles, %d for related ids, %d by lists, %d for texts, want some",
+			byFacets, byRoles, byRelated, byLists, byTexts)
 	}
 }
 
@@ -267,6 +273,7 @@ func TestFanout(t *testing.T) {
 	must(messages.Put(t.Context(), "3", client.Block, "2", time.Time{}))
 	must(messages.Put(t.Context(), "5", client.Block, "4", time.Time{}))
 	must(messages.Put(t.Context(), "5", "tag-mutes", "y", time.Time{}))
+	must(messages.Put(t.Context(), "6", "word-mutes", "#go", time.Time{}))
 	viewers := []string{"1", "3", "5", "6"}
 	for _, c := range []struct {
 		req  client.FanoutRequest
@@ -280,6 +287,8 @@ func TestFanout(t *testing.T) {
 		{client.FanoutRequest{Post: client.Post{Author: "2"}}, []client.DroppedViewer{}},
 		{client.FanoutRequest{Post: client.Post{ID: "p", Author: "9", Related: []string{"q"}, Facets: map[string][]string{"tag": {"x", "y"}}}, Viewers: viewers},
 			[]client.DroppedViewer{{Viewer: "5", Kind: "tag-mute", Target: "y"}}},
+		{client.FanoutRequest{Post: client.Post{Author: "9", Text: "I like #Go"}, Viewers: viewers}, []client.DroppedViewer{{Viewer: "6", Kind: "word-mute", Target: "#go"}}},
+		{client.FanoutRequest{Post: client.Post{Author: "9", Text: "I go"}, Viewers: viewers}, []client.DroppedViewer{}},
 	} {
 		for _, by := range []*client.Client{messages, jsons} {
 			if got, err := by.Fanout(t.Context(), c.req); err != nil || !slices.Equal(got.Dropped, c.want) || len(got.Degraded) != 0 {
@@ -298,8 +307,11 @@ func TestFanout(t *testing.T) {
 // explainedAlike fails t unless two clients explain each of the posts to user 1 in the same way.
 func explainedAlike(t *testing.T, one, other *client.Client, posts []client.Post) {
 	t.Helper()
-	reasons, overruled := 0, 0
-	for _, p := range append(posts, client.Post{ID: "p", Author: "85", Facets: map[string][]string{"domain": {"d17"}}}) {
+	reasons, overruled, inText := 0, 0, 0
+	for _, p := range append(posts,
+		client.Post{ID: "p", Author: "85", Facets: map[string][]string{"domain": {"d17"}}},
+		client.Post{ID: "p", Author: "85", Text: "É Climate—CHANGE now"},
+	) {
 		req := client.ExplainRequest{Viewer: "1", Post: p, Lists: []string{"L", "M"}}
 		got, want := must(one.Explain(t.Context(), req)), must(other.Explain(t.Context(), req))
 		for _, p := range []*client.Page{&got.Page, &want.Page} {
@@ -319,10 +331,16 @@ func explainedAlike(t *testing.T, one, other *client.Client, posts []client.Post
 			if r.OverruledBy == "follow" {
 				overruled++
 			}
+			if at := r.InText; at != (client.TextRange{}) {
+				inText++
+				if found := p.Text[at.Start:at.End]; r.Target != "climate change" || found != "Climate—CHANGE" {
+					t.Errorf("%q is found as %q in %q", r.Target, found, p.Text)
+				}
+			}
 		}
 	}
-	if reasons == 0 || overruled == 0 {
-		t.Errorf("%d facets are reasons, %d are overruled", reasons, overruled)
+	if reasons == 0 || overruled == 0 || inText != 1 {
+		t.Errorf("%d ids are reasons, %d are overruled, %d are in texts", reasons, overruled, inText)
 	}
 }
 

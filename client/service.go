@@ -13,6 +13,7 @@ type Kind struct {
 	Plural        string   `json:"plural"` // its second name in requests
 	Target        string   `json:"target"` // "user", "post" or a facet of posts
 	Effect        string   `json:"effect"` // "drop", "annotate" or "keep"
+	Text          bool     `json:"text"`   // targets are phrases, which are found in texts of posts
 	Fold          string   `json:"fold"`   // how ids are made alike, such as "case"; "": they are not
 	Rollup        string   `json:"rollup"` // ids that it also covers, such as "domain"; "": none
 	Over          []string `json:"over"`   // the kinds that it overrules if it keeps

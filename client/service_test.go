@@ -39,6 +39,7 @@ func openService(ctx context.Context, dir string, limit uint32) (http.Handler, f
 		activity.Kind{Name: "domain-mute", Plural: "domain-mutes", Target: "domain", Effect: activity.Drop},
 		activity.Kind{Name: "tag-mute", Plural: "tag-mutes", Target: "tag", Effect: activity.Drop, Fanout: true,
 			Fold: activity.FoldCase, Rollup: activity.RollupPath},
+		activity.Kind{Name: "word-mute", Plural: "word-mutes", Target: "phrase", Effect: activity.Drop, Fanout: true, Fold: activity.FoldText},
 	)
 	if err != nil {
 		return nil, nil, errors.Join(err, l.Close())
@@ -298,7 +299,8 @@ func TestServiceCalls(t *testing.T) {
 	}
 	kinds := must(c.Kinds(ctx))
 	hide := client.Kind{Name: "hide", Plural: "hides", Target: "post", Effect: "drop", Ledger: true, Limit: 2}
-	if len(kinds) != 9 || !kinds[5].Fanout || !slices.Equal(kinds[6].Over, []string{"domain-mute"}) || kinds[8].Target != "tag" || kinds[8].Fold != "case" || kinds[8].Rollup != "path" || !reflect.DeepEqual(kinds[1], hide) || !slices.Equal(kinds[4].Roles, []string{"repost"}) {
+	word := client.Kind{Name: "word-mute", Plural: "word-mutes", Target: "phrase", Effect: "drop", Text: true, Fanout: true, Ledger: true}
+	if len(kinds) != 10 || !reflect.DeepEqual(kinds[9], word) || !kinds[5].Fanout || !slices.Equal(kinds[6].Over, []string{"domain-mute"}) || kinds[8].Target != "tag" || kinds[8].Fold != "case" || kinds[8].Rollup != "path" || !reflect.DeepEqual(kinds[1], hide) || !slices.Equal(kinds[4].Roles, []string{"repost"}) {
 		t.Errorf("kinds %+v", kinds)
 	}
 	if p := must(c.Pages(ctx)); p.Pages != 16 || p.Homes != 16 || p.Reshaped != 16 {

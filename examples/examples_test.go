@@ -2,6 +2,7 @@
 package examples_test
 
 import (
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -15,6 +16,7 @@ import (
 	"github.com/feedfilter/feedfilter/activity/ledger"
 	"github.com/feedfilter/feedfilter/favfilter"
 	"github.com/feedfilter/feedfilter/internal/httpapi"
+	"github.com/feedfilter/feedfilter/internal/kindfile"
 	"github.com/feedfilter/feedfilter/internal/pgtest"
 	"github.com/feedfilter/feedfilter/internal/redistest"
 )
@@ -49,21 +51,27 @@ func output(t *testing.T, dir, program string, args ...string) (string, bool) {
 	return string(out), err == nil
 }
 
-// service serves what the examples call. The first call is refused, as under overload, then for its
-// body, then its answer is cut off; with blind, feeds drop nothing.
-func service(t *testing.T, blind bool) string {
+// handler answers what the examples call.
+func handler(t *testing.T, kinds *activity.Kinds) http.Handler {
 	t.Helper()
 	l, err := ledger.Open(t.Context(), "sqlite:"+filepath.Join(t.TempDir(), "ledger.db"), ledger.Options{Pages: 16})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = l.Close() })
-	r, err := activity.Open(t.Context(), activity.Config{Ledger: l, Store: &favfilter.Memory{}, FalsePositiveRate: 1e-8})
+	r, err := activity.Open(t.Context(), activity.Config{Ledger: l, Store: &favfilter.Memory{}, Kinds: kinds, FalsePositiveRate: 1e-8})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(r.Close)
-	handler := httpapi.New(httpapi.Config{Activities: r})
+	return httpapi.New(httpapi.Config{Activities: r})
+}
+
+// service serves what the examples call. The first call is refused, as under overload, then for its
+// body, then its answer is cut off; with blind, feeds drop nothing.
+func service(t *testing.T, blind bool) string {
+	t.Helper()
+	handler := handler(t, activity.BuiltinKinds())
 	var calls atomic.Int64
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
@@ -88,13 +96,36 @@ func service(t *testing.T, blind bool) string {
 	return server.URL
 }
 
+const install = "make deps installs it"
+
+// built returns a program in Go, which it builds.
+func built(t *testing.T, directory string) string {
+	t.Helper()
+	program := filepath.Join(t.TempDir(), "example")
+	if out, ok := output(t, ".", needs(t, "go", install), "build", "-o", program, "./"+directory); !ok {
+		t.Fatal(out)
+	}
+	return program
+}
+
+// compiled compiles the program in TypeScript in a directory, and returns the file of a name.
+func compiled(t *testing.T, directory, name string) string {
+	t.Helper()
+	dir := t.TempDir()
+	compiler := needs(t, "typescript/node_modules/.bin/tsc", "in examples/typescript, npm ci does; "+install)
+	if out, ok := output(t, directory, compiler, "--outDir", dir); !ok {
+		t.Fatal(out)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "package.json"), []byte(`{"type":"module"}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return filepath.Join(dir, name)
+}
+
 // TestEmbed: the program filters a feed in its own process. The next process finds what the first
 // one recorded, seen posts included.
 func TestEmbed(t *testing.T) {
-	program := filepath.Join(t.TempDir(), "embed")
-	if out, ok := output(t, ".", needs(t, "go", "make deps installs it"), "build", "-o", program, "./embed"); !ok {
-		t.Fatal(out)
-	}
+	program := built(t, "embed")
 	for name, args := range map[string]func(t *testing.T) []string{
 		"directory": func(t *testing.T) []string { return []string{t.TempDir()} },
 		"servers":   func(t *testing.T) []string { return []string{pgtest.Start(t).Schema(), redistest.Start(t).URL()} },
@@ -114,7 +145,6 @@ func TestEmbed(t *testing.T) {
 // TestExamples: each example does what it says, tries again what is refused for overload, and ends
 // with an error where a feed is not as it should be.
 func TestExamples(t *testing.T) {
-	const install = "make deps installs it"
 	for _, example := range []struct {
 		name    string
 		command func(t *testing.T) []string
@@ -124,23 +154,9 @@ func TestExamples(t *testing.T) {
 			return []string{needs(t, "curl/feed.sh", install)}
 		}},
 		{"python", func(t *testing.T) []string { return []string{needs(t, "python3", install), "python/feed.py"} }},
-		{"go", func(t *testing.T) []string {
-			program := filepath.Join(t.TempDir(), "example")
-			if out, ok := output(t, ".", needs(t, "go", install), "build", "-o", program, "./go"); !ok {
-				t.Fatal(out)
-			}
-			return []string{program}
-		}},
+		{"go", func(t *testing.T) []string { return []string{built(t, "go")} }},
 		{"typescript", func(t *testing.T) []string {
-			node, dir := needs(t, "node", install), t.TempDir()
-			compiler := needs(t, "typescript/node_modules/.bin/tsc", "in examples/typescript, npm ci does; "+install)
-			if out, ok := output(t, "typescript", compiler, "--outDir", dir); !ok {
-				t.Fatal(out)
-			}
-			if err := os.WriteFile(filepath.Join(dir, "package.json"), []byte(`{"type":"module"}`), 0o600); err != nil {
-				t.Fatal(err)
-			}
-			return []string{node, filepath.Join(dir, "feed.js")}
+			return []string{needs(t, "node", install), compiled(t, "typescript", "feed.js")}
 		}},
 	} {
 		t.Run(example.name, func(t *testing.T) {
@@ -152,6 +168,55 @@ func TestExamples(t *testing.T) {
 			}
 			if out, ok := output(t, ".", command[0], append(command[1:], service(t, true))...); ok || strings.Contains(out, "\nwhy") {
 				t.Errorf("somebody who is blocked was shown, and it did not notice:\n%s", out)
+			}
+		})
+	}
+}
+
+// TestWords: each example of muted phrases does what it says, also if it is run again. It ends with
+// an error if a post with a muted phrase is shown.
+func TestWords(t *testing.T) {
+	const want = `until 2001: out_of_range
+muted: climate change, spoilers until 2127-01-01
+ann sees: p2 p3
+bob sees: p1 p2 p3
+why: climate change in CLIMATE—change
+p1 is not for: %s-ann
+ann sees: p1 p2 p3
+`
+	file, err := os.ReadFile("words/kinds.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	service := func(t *testing.T, kinds string) string {
+		t.Helper()
+		parsed, err := kindfile.Parse([]byte(kinds))
+		if err != nil {
+			t.Fatal(err)
+		}
+		server := httptest.NewServer(handler(t, parsed))
+		t.Cleanup(server.Close)
+		return server.URL
+	}
+	for name, command := range map[string]func(t *testing.T) []string{
+		"py": func(t *testing.T) []string { return []string{needs(t, "python3", install), "words/words.py"} },
+		"go": func(t *testing.T) []string { return []string{built(t, "words")} },
+		"ts": func(t *testing.T) []string {
+			return []string{needs(t, "node", install), compiled(t, "words", "words.mjs")}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			command, url := command(t), service(t, string(file))
+			for range 2 {
+				out, ok := output(t, ".", command[0], append(command[1:], url)...)
+				if !ok || out != fmt.Sprintf(want, name) {
+					t.Errorf("it printed\n%s", out)
+				}
+			}
+			blind := service(t, strings.Replace(string(file), `"text": true`, `"fold": "lower"`, 1))
+			if out, ok := output(t, ".", command[0], append(command[1:], blind)...); ok || strings.Contains(out, "\nbob") {
+				t.Errorf("a post with a muted phrase was shown, and it did not notice:\n%s", out)
 			}
 		})
 	}

@@ -52,7 +52,7 @@ func documents() map[string]document {
 		"CONTRIBUTING.md":           {console: makes},
 		"integration/README.md":     {console: makes},
 		"tools/peers/README.md":     {console: makes},
-		"examples/README.md":        {console: "TestExamples of examples runs all four"},
+		"examples/README.md":        {console: "TestExamples and TestWords of examples run them"},
 		"examples/follow/README.md": {app: true},
 		"infra/terraform/README.md": {console: "they need an account of AWS"},
 	}

@@ -26,9 +26,10 @@ func TestPythonClient(t *testing.T) {
 	python := pythonWith(t, "httpx", "google.protobuf", "pytest", "jsonschema", "build", "hatchling")
 	dir := t.TempDir()
 	kinds, tokens := filepath.Join(dir, "kinds.json"), filepath.Join(dir, "tokens.json")
-	write(t, kinds, []byte(`{"facets":{"domain":{"fold":"host"}},"kinds":[{"name":"hide","limit":4},{"name":"domain-mute","target":"domain","effect":"drop","fanout":true},`+
+	write(t, kinds, []byte(`{"facets":{"domain":{"fold":"host"},"phrase":{"text":true}},"kinds":[{"name":"hide","limit":4},{"name":"domain-mute","target":"domain","effect":"drop","fanout":true},`+
 		`{"name":"repost-mute","target":"user","effect":"drop","roles":["repost"]},`+
-		`{"name":"follow","target":"user","effect":"keep","over":["domain-mute"]}]}`))
+		`{"name":"follow","target":"user","effect":"keep","over":["domain-mute"]},`+
+		`{"name":"word-mute","target":"phrase","effect":"drop","fanout":true}]}`))
 	socket := filepath.Join(dir, "s.sock")
 	schema := filepath.Join(dir, "schema")
 	write(t, schema, schemaOfService(t))

@@ -223,10 +223,11 @@ func serve(t *testing.T) []string {
 	binary, socket := filepath.Join(dir, "feedfilter"), filepath.Join(dir, "service.sock")
 	run(t, "../..", "go", "build", "-ldflags=-s -w", "-o", binary, "./cmd/feedfilter")
 	tokens, kinds := filepath.Join(dir, "tokens.json"), filepath.Join(dir, "kinds.json")
-	write(t, kinds, `{"kinds": [{"name": "pin", "target": "post", "effect": "annotate", "limit": 2},
+	write(t, kinds, `{"facets": {"phrase": {"text": true}}, "kinds": [{"name": "pin", "target": "post", "effect": "annotate", "limit": 2},
 		{"name": "domain-mute", "target": "domain", "effect": "drop", "fanout": true},
 		{"name": "repost-mute", "target": "user", "effect": "drop", "roles": ["repost"]},
-		{"name":"follow","target":"user","effect":"keep","over":["domain-mute"]}]}`)
+		{"name":"follow","target":"user","effect":"keep","over":["domain-mute"]},
+		{"name": "word-mute", "target": "phrase", "effect": "drop", "fanout": true}]}`)
 	write(t, tokens, fmt.Sprintf(`{"tokens": [
 		{"name": "all", "hash": %q, "scopes": ["feed:read", "activity:write", "ops:read", "ops:write"]},
 		{"name": "reader", "hash": %q, "scopes": ["feed:read"]}]}`, hash("all"), hash("reader")))

@@ -63,6 +63,7 @@ func (f *setsFlags) use(
 	sets := &migrate.Sets{Client: servers.Client(), Keys: f.Keys, Scores: migrate.NoScores}
 	service, err := f.service(ctx)
 	if err == nil {
+		sets.Phrases = service.Kind.Text
 		err = do(ctx, std, sets, service)
 	}
 	if sets.Others > 0 {

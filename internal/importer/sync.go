@@ -185,10 +185,13 @@ func (s *Sync) add(a activity.Activity, now time.Time) error {
 
 // compare compares an activity of the user with the file.
 func (s *Sync) compare(target string, until time.Time) {
-	fold := s.List.Kind.Fold
-	folded := fold.ID(target)
-	if target != folded && target != fold.Other(target) {
-		return // from before the facet had its fold: nothing finds it, and nothing can undo it
+	a := activity.Activity{User: s.List.User, Kind: s.List.Kind.Name, Target: target}
+	a, err := s.Kinds.Canonical(a)
+	folded := a.Target
+	if err != nil || target != folded && target != s.List.Kind.Fold.Other(target) {
+		// From before the facet had its fold, or a phrase of a later version: nothing that this
+		// version records finds it or undoes it.
+		return
 	}
 	s.listed++
 	e, found := s.entries[folded]

@@ -24,7 +24,8 @@ import (
 	"github.com/feedfilter/feedfilter/internal/importer"
 )
 
-// syncKinds returns two-way and one-way kinds, with and without fan-out, folds and a limit.
+// syncKinds returns two-way and one-way kinds, with and without fan-out, folds and a limit. fold is
+// that of domains.
 func syncKinds(t rapid.TB, fold activity.Fold) *activity.Kinds {
 	t.Helper()
 	kinds, err := activity.NewKinds(append(activity.BuiltinKinds().All(),
@@ -32,6 +33,7 @@ func syncKinds(t rapid.TB, fold activity.Fold) *activity.Kinds {
 		activity.Kind{Name: "domain-mute", Plural: "domain-mutes", Target: "domain", Effect: activity.Drop, Fold: fold},
 		activity.Kind{Name: "tag-mute", Plural: "tag-mutes", Target: "tag", Effect: activity.Drop, Fold: activity.FoldCase, Fanout: true},
 		activity.Kind{Name: "few", Plural: "few", Target: activity.User, Effect: activity.Drop, Limit: 3},
+		activity.Kind{Name: "word-mute", Plural: "word-mutes", Target: "phrase", Effect: activity.Drop, Fold: activity.FoldText, Fanout: true},
 	)...)
 	must(t, err)
 	return kinds
@@ -67,7 +69,8 @@ func (w *syncWorld) openWith(f *faulttest.Faults) (*activity.Recorder, error) {
 	})
 }
 
-// record records "us block 2", or "us block 2 until <time>", "-us block 2" to undo it.
+// record records "us block 2", or "us block 2 until <time>", "-us block 2" to undo it. Phrases have
+// _ in place of spaces.
 func (w *syncWorld) record(lines ...string) {
 	w.t.Helper()
 	r := w.open()
@@ -80,7 +83,7 @@ func record(t rapid.TB, r *activity.Recorder, lines ...string) {
 	for _, line := range lines {
 		line, undo := strings.CutPrefix(line, "-")
 		f := strings.Fields(line)
-		a := activity.Activity{User: f[0], Kind: f[1], Target: f[2], Remove: undo}
+		a := activity.Activity{User: f[0], Kind: f[1], Target: strings.ReplaceAll(f[2], "_", " "), Remove: undo}
 		if len(f) > 3 {
 			var err error
 			a.Until, err = time.Parse(time.RFC3339, f[4])
@@ -105,7 +108,7 @@ func (w *syncWorld) has() map[string]bool {
 }
 
 func lineOf(a activity.Activity) string {
-	line := a.User + " " + a.Kind + " " + a.Target
+	line := a.User + " " + a.Kind + " " + strings.ReplaceAll(a.Target, " ", "_")
 	if !a.Until.IsZero() {
 		line += " until " + a.Until.UTC().Format(time.RFC3339)
 	}
@@ -242,7 +245,7 @@ type syncModel struct {
 // drawSync draws what the user has, and a file.
 func drawSync(rt *rapid.T, kinds *activity.Kinds) *syncModel {
 	m := &syncModel{before: make(map[string]string), file: make(map[string]string)}
-	m.kind, _ = kinds.Named(rapid.SampledFrom([]string{"block", "hide", "mute", "domain-mute", "tag-mute"}).Draw(rt, "kind"))
+	m.kind, _ = kinds.Named(rapid.SampledFrom([]string{"block", "hide", "mute", "domain-mute", "tag-mute", "word-mute"}).Draw(rt, "kind"))
 	ids := rapid.SampledFrom([]string{"a", "A", "b", "c.", "c", "https://d/", "d", "D:80", "é", "É", "f", "g", "h", "i", "j"})
 	ends := rapid.SampledFrom([]string{"", "", "2900-01-01T00:00:00Z", "2901-01-01T00:00:00Z"})
 	for range rapid.IntRange(0, 12).Draw(rt, "before") {
@@ -275,7 +278,7 @@ func drawSync(rt *rapid.T, kinds *activity.Kinds) *syncModel {
 // lines returns activities of the user in the form that record takes.
 func (m *syncModel) lines(of map[string]string) (lines []string) {
 	for id, end := range of {
-		line := "us " + m.kind.Name + " " + id
+		line := "us " + m.kind.Name + " " + strings.ReplaceAll(id, " ", "_")
 		if end != "" {
 			line += " until " + end
 		}
@@ -536,6 +539,87 @@ func TestSyncAfterAnotherFold(t *testing.T) {
 		w.wants("us domain-mute Old", "us domain-mute https://x", "us domain-mute x")
 		must(t, w.ledger.Close())
 	}
+}
+
+// A file has phrases as people type them, and the list their canonical form. Lines with one form
+// are one phrase, of which the last line counts. A hashtag is no comment.
+func TestSyncPhrases(t *testing.T) {
+	for _, service := range []bool{false, true} {
+		w := newSyncWorld(t, t.TempDir())
+		w.record("us word-mute climate_change", "us word-mute old", "us word-mute spoilers")
+		o := &syncOf{
+			kind: "word-mute", name: "a.txt", most: "1", batch: 2, service: service,
+			text: "# What bores us\n#\n  Climate Change \nCLIMATE—change\n#Go\nSpoilers!\n選挙\n🍕\nd'accord\n",
+		}
+		want := []string{
+			"us word-mute climate_change", "us word-mute spoilers", "us word-mute #go",
+			"us word-mute 選挙", "us word-mute 🍕", "us word-mute d_accord",
+		}
+		w.does(o, importer.Synced{Added: 4, Removed: 1, Unchanged: 2})
+		w.wants(want...)
+		w.does(o, importer.Synced{Unchanged: 6})
+
+		o.name, o.text = "a.csv", "target,until\nClimate change,2900-01-01T00:00:00Z\n\"climate, change\",\n#GO,2900-01-01T00:00:00Z\nGone,2001-01-01T00:00:00Z\n"
+		o.most = "4"
+		w.does(o, importer.Synced{Updated: 1, Unchanged: 1, Removed: 4, Ended: 1})
+		w.wants("us word-mute climate_change", "us word-mute #go until 2900-01-01T00:00:00Z")
+
+		o.name, o.text = "a.ndjson", `{"target":"#go"}`+"\n"+`{"user":"us","kind":"word-mutes","target":"Climate\u00a0change","op":"add"}`+"\n"
+		w.does(o, importer.Synced{Updated: 1, Unchanged: 1})
+		w.wants("us word-mute climate_change", "us word-mute #go")
+		must(t, w.ledger.Close())
+	}
+}
+
+// A line that is no phrase is refused, with its number. Nothing changes.
+func TestSyncInvalidPhrases(t *testing.T) {
+	w := newSyncWorld(t, t.TempDir())
+	defer w.ledger.Close()
+	w.record("us word-mute climate_change")
+	for _, service := range []bool{false, true} {
+		for line, why := range map[string]string{
+			"!?":          "not a phrase: no word in it",
+			"a b c d e f": "not a phrase: 6 words, at most 5",
+			"##":          "not a phrase: no word in it",
+		} {
+			for name, text := range map[string]string{"a.txt": "new\n\n%s\n", "a.csv": "target\nnew\n%s\n", "a.ndjson": "{\"target\":\"new\"}\n\n{\"target\":%q}\n"} {
+				_, err := w.run(&syncOf{
+					kind: "word-mute", name: name, text: fmt.Sprintf(text, line), most: "100%", service: service,
+				})
+				if bad, ok := errors.AsType[*activityfile.LineError](err); !ok || bad.Line != 3 || bad.Err.Error() != "target: "+why {
+					t.Errorf("%s: %q: it ends with %v", name, line, err)
+				}
+			}
+		}
+	}
+	w.wants("us word-mute climate_change")
+}
+
+// longer lists more than the service has.
+type longer struct {
+	importer.Target
+
+	more []string
+}
+
+func (l *longer) All(ctx context.Context, each func(target string, until time.Time) error) error {
+	for _, target := range l.more {
+		if err := each(target, time.Time{}); err != nil {
+			return err
+		}
+	}
+	return l.Target.All(ctx, each)
+}
+
+// A service of a later version may list phrases that this one takes for none. They stay.
+func TestSyncPhrasesOfLaterVersion(t *testing.T) {
+	w := newSyncWorld(t, t.TempDir())
+	defer w.ledger.Close()
+	w.record("us word-mute climate", "us word-mute go")
+	o := &syncOf{kind: "word-mute", name: "a.txt", text: "climate\n", most: "1", batch: 9, service: true}
+	o.around = func(to importer.Target) importer.Target { return &longer{to, []string{"!?", "a b c d e f", "Climate"}} }
+	w.does(o, importer.Synced{Removed: 1, Unchanged: 1})
+	w.wants("us word-mute climate")
 }
 
 // A kind that a source writes is refused, also if there is nothing to write.

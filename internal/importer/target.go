@@ -86,11 +86,15 @@ type ServiceTarget struct {
 
 // Kinds returns the kind alone, as far as a [Sync] needs to know it.
 func (t *ServiceTarget) Kinds() (*activity.Kinds, error) {
+	fold := activity.Fold(t.Kind.Fold)
+	if t.Kind.Text {
+		fold = activity.FoldText
+	}
 	return activity.NewKinds(activity.Kind{
 		Name:   t.Kind.Name,
 		Plural: t.Kind.Plural,
 		Target: activity.Facet(t.Kind.Target),
-		Fold:   activity.Fold(t.Kind.Fold),
+		Fold:   fold,
 		Effect: activity.Drop, // has no meaning here
 	})
 }

@@ -62,6 +62,31 @@ func TestCompareKinds(t *testing.T) {
 	}
 }
 
+// TestComparePhrases: sets have phrases as people typed them, the ledger has their canonical form.
+func TestComparePhrases(t *testing.T) {
+	app := redistest.Start(t).Client()
+	w := newWorld(t, 0)
+	app.SAdd(t.Context(), "words:1", "Climate Change", "climate-change", "#Go", "Ärger", "!?")
+	app.SAdd(t.Context(), "words:2", "late", "Going", "Coming")
+	w.record(t, "1 word-mute climate_change", "1 word-mute go", "2 word-mute late", "2 word-mute going")
+	source := phraseSets(t, app, func(call int) {
+		if call == 3 { // the first of the second look
+			app.SRem(t.Context(), "words:2", "Going", "Coming")
+			w.record(t, "-2 word-mute going", "2 word-mute came")
+			app.SAdd(t.Context(), "words:2", "Came")
+		}
+	})
+	sum, found := w.compare(t, "word-mute", source)
+	wantLines(t, "found", found, []string{"missing 1 #go", "extra 1 go", "missing 1 ärger"})
+	if want := (migrate.Compared{Groups: 2, Activities: 7, Invalid: 1, Missing: 2, Extra: 1}); sum != want {
+		t.Errorf("compared %+v, want %+v", sum, want)
+	}
+	w.record(t, "1 word-mute #go", "1 word-mute ärger", "-1 word-mute go")
+	if sum, found = w.compare(t, "word-mute", source); found != nil {
+		t.Errorf("after the import: %+v %q", sum, found)
+	}
+}
+
 // TestCompareOnItsWay checks that a write which has reached only one side is not a difference.
 func TestCompareOnItsWay(t *testing.T) {
 	app := redistest.Start(t).Client()

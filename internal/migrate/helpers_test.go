@@ -44,7 +44,8 @@ func newWorld(t *testing.T, limit uint32) *world {
 			all[i].Limit = limit
 		}
 	}
-	all = append(all, activity.Kind{Name: "shun", Plural: "shuns", Target: "domain", Effect: activity.Drop})
+	all = append(all, activity.Kind{Name: "shun", Plural: "shuns", Target: "domain", Effect: activity.Drop},
+		activity.Kind{Name: "word-mute", Plural: "word-mutes", Target: "phrase", Effect: activity.Drop, Fold: activity.FoldText, Limit: limit})
 	kinds, err := activity.NewKinds(all...)
 	if err != nil {
 		t.Fatal(err)
@@ -81,14 +82,14 @@ func (w *world) service(t *testing.T, kind string) *migrate.Service {
 	return &migrate.Service{Kind: k, Client: w.client}
 }
 
-// record records "1 block 2", "-1 block 2" to undo it.
+// record records "1 block 2", "-1 block 2" to undo it. Phrases have _ in place of spaces.
 func (w *world) record(t *testing.T, lines ...string) {
 	t.Helper()
 	var all []activity.Activity
 	for _, line := range lines {
 		line, undo := strings.CutPrefix(line, "-")
 		f := strings.Fields(line)
-		all = append(all, activity.Activity{User: f[0], Kind: f[1], Target: f[2], Remove: undo})
+		all = append(all, activity.Activity{User: f[0], Kind: f[1], Target: strings.ReplaceAll(f[2], "_", " "), Remove: undo})
 	}
 	if _, err := w.recorder.Record(t.Context(), all); err != nil {
 		t.Fatal(err)
@@ -180,6 +181,37 @@ func sadd(t *testing.T, to redis.UniversalClient, user string, members ...any) {
 	if err := to.SAdd(t.Context(), "blocks:"+user, members...).Err(); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// phraseSets returns the source of the sets "words:{user}". It calls a function before each SSCAN.
+func phraseSets(t *testing.T, app *redis.Client, before func(call int)) *migrate.Sets {
+	t.Helper()
+	client := redis.NewClient(app.Options())
+	t.Cleanup(func() { _ = client.Close() })
+	client.AddHook(&scans{before: before})
+	return &migrate.Sets{Client: client, Keys: pattern(t, "words:{user}"), Scores: migrate.NoScores, Phrases: true}
+}
+
+// scans is a hook of SSCAN.
+type scans struct {
+	hook
+
+	calls  int
+	before func(call int)
+}
+
+func (s *scans) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, command redis.Cmder) error {
+		if command.Name() == "sscan" {
+			s.calls++
+			s.before(s.calls)
+		}
+		return next(ctx, command)
+	}
+}
+
+func (*scans) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
 }
 
 // wantLines compares lists of lines.

@@ -136,6 +136,30 @@ func TestImportBadMembers(t *testing.T) {
 	wantLines(t, "recorded", w.recorded(t), []string{"1 block 2"})
 }
 
+// TestImportPhrases: members that are no phrase are skipped. What the app undoes meanwhile is
+// undone, unless another member of the set has the same canonical form.
+func TestImportPhrases(t *testing.T) {
+	app := redistest.Start(t).Client()
+	app.SAdd(t.Context(), "words:1", "Climate Change", "climate-change", "Spoilers!", "#Go", "!?", "a b c d e f", strings.Repeat("x", 257))
+	w := newWorld(t, 0)
+	var bad []string
+	im := w.newImport(t, "word-mute", phraseSets(t, app, func(call int) {
+		if call == 2 { // after the import has recorded them
+			app.SRem(t.Context(), "words:1", "Climate Change", "Spoilers!")
+		}
+	}))
+	im.Bad = func(problem error) { bad = append(bad, problem.Error()) }
+	sum, err := im.Run(t.Context())
+	if want := (migrate.Imported{Groups: 1, Read: 7, Changed: 3, Skipped: 3, Undone: 1}); err != nil || sum != want {
+		t.Errorf("imported %+v, %v, want %+v", sum, err, want)
+	}
+	wantLines(t, "recorded", w.recorded(t), []string{"1 word-mute #go", "1 word-mute climate change", "1 word-mute spoilers ends"})
+	slices.Sort(bad)
+	if want := `user "1", target "!?" cannot be recorded: target: not a phrase: no word in it`; len(bad) != 3 || bad[0] != want {
+		t.Errorf("bad members %q, the first should be %s", bad, want)
+	}
+}
+
 func TestImportLimit(t *testing.T) {
 	app := redistest.Start(t).Client()
 	sadd(t, app, "1", "2", "3", "4")

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/feedfilter/feedfilter/activity"
+	"github.com/feedfilter/feedfilter/activity/phrases"
 	"github.com/feedfilter/feedfilter/client"
 )
 
@@ -68,6 +69,11 @@ func check(k client.Kind, p Pair) error {
 	}
 	if err := activity.CheckID(p.Target, "target"); err != nil {
 		return err
+	}
+	if k.Text {
+		if _, _, err := phrases.Canonical(p.Target); err != nil {
+			return fmt.Errorf("target: not a phrase: %w", err)
+		}
 	}
 	if k.Target == "user" && p.User == p.Target {
 		return fmt.Errorf("%q cannot %s themselves", p.User, k.Name)

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/feedfilter/feedfilter/activity"
 )
 
 // Scores is the meaning of scores in sorted sets.
@@ -76,6 +78,10 @@ type Sets struct {
 	Client redis.UniversalClient
 	Keys   Pattern
 	Scores Scores
+
+	// Phrases says that members are phrases. Pairs then have their canonical form, as the ledger
+	// does. Members that are no phrase stay as they are.
+	Phrases bool
 
 	Others int // number of skipped keys, which are neither sets nor sorted sets
 }
@@ -164,6 +170,9 @@ func (s *Sets) Members(ctx context.Context, user string, each func([]Member) err
 func (s *Sets) parse(user string, page []string, fields int) (members []Member, err error) {
 	for item := range slices.Chunk(page, fields) {
 		m := Member{Pair: Pair{User: user, Target: item[0]}}
+		if s.Phrases {
+			m.Target = activity.FoldText.ID(item[0])
+		}
 		if fields == 2 && s.Scores != NoScores {
 			if m.Since, err = s.Scores.time(item[1]); err != nil {
 				return nil, fmt.Errorf("user %.300q, target %.300q: %w", user, item[0], err)
@@ -189,6 +198,9 @@ func (s Scores) time(score string) (time.Time, error) {
 
 // Has reports which pairs the sets have now.
 func (s *Sets) Has(ctx context.Context, pairs []Pair) ([]bool, error) {
+	if s.Phrases {
+		return s.hasPhrases(ctx, pairs)
+	}
 	has := make([]bool, 0, len(pairs))
 	for some := range slices.Chunk(pairs, batchSize) {
 		pipe := s.Client.Pipeline()
@@ -206,6 +218,31 @@ func (s *Sets) Has(ctx context.Context, pairs []Pair) ([]bool, error) {
 			}
 			has = append(has, plain[i].Val() || sorted[i].Err() == nil)
 		}
+	}
+	return has, nil
+}
+
+// hasPhrases is Has. Several members may have one canonical form, so it reads the whole sets of the
+// users.
+func (s *Sets) hasPhrases(ctx context.Context, pairs []Pair) ([]bool, error) {
+	sets := make(map[string]map[Pair]bool) // by user
+	has := make([]bool, len(pairs))
+	for i, p := range pairs {
+		set, found := sets[p.User]
+		if !found {
+			set = make(map[Pair]bool)
+			sets[p.User] = set
+			err := s.Members(ctx, p.User, func(members []Member) error {
+				for _, m := range members {
+					set[m.Pair] = true
+				}
+				return nil
+			})
+			if err != nil {
+				return nil, err
+			}
+		}
+		has[i] = set[p]
 	}
 	return has, nil
 }

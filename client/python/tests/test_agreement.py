@@ -69,13 +69,14 @@ def needed(of: Any) -> Set[str]:
         ("Item", feedfilter.Item),
         ("Explanation", feedfilter.Explanation),
         ("Explanation.reasons", feedfilter.Reason),
+        ("Explanation.reasons.in_text", feedfilter.TextRange),
         ("Explanation.page", feedfilter.Page),
     ],
 )
 def test_types_of_the_document(agreement: Agreement, schema: str, of: Any) -> None:
-    name, _, member = schema.partition(".")
+    name, *members = schema.split(".")
     found = agreement.schema(name)
-    if member:
+    for member in members:
         found = found["properties"][member]
         found = found.get("items", found)
     assert names(of) == set(found["properties"])
@@ -92,6 +93,7 @@ def test_types_of_the_document(agreement: Agreement, schema: str, of: Any) -> No
         (feed_pb2.Post, feedfilter.Post),
         (feed_pb2.Degraded, feedfilter.Degraded),
         (feed_pb2.Reason, feedfilter.Reason),
+        (feed_pb2.TextRange, feedfilter.TextRange),
         (feed_pb2.Page, feedfilter.Page),
         (feed_pb2.ExplainResponse, feedfilter.Explanation),
         (activity_pb2.Activity, feedfilter.Activity),

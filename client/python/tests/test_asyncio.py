@@ -69,7 +69,7 @@ def test_every_call(url: str, async_transport: AsyncChecked, uid: UID) -> None:
 
             assert [r.changed async for r in c.record_stream(later())] == [True] * 600
             assert await c.remove(me, BLOCK, uid("a"))
-            assert len(await c.kinds()) == 7 and (await c.ready()).answers
+            assert len(await c.kinds()) == 8 and (await c.ready()).answers
             assert await c.call("GET", ["healthz"]) == {"status": "ok"}
             with pytest.raises(InvalidRequestError) as refused:
                 await c.record(me, BLOCK, me)

@@ -290,7 +290,7 @@ def test_request_of_a_feed(script: Script) -> None:
         request: FilterRequest = FilterRequest.FromString(script.requests[-1].content)
         return request
 
-    with script.client(*[message(FilterResponse())] * 6) as c:
+    with script.client(*[message(FilterResponse())] * 7) as c:
         c.filter("1", [Post("p"), Post("q")])
         assert not sent().authors and not sent().HasField("kinds") and sent().limit == 0
         c.filter("1", [Post("p"), Post("q", "a", ("b", "c"))], kinds=[], limit=7)
@@ -324,18 +324,20 @@ def test_request_of_a_feed(script: Script) -> None:
         assert list(sent().actor_posts) == [0, 0, 1, 1, 1, 3]
         assert list(sent().actor_roles) == ["", "", "", "repost", "", ""]
         assert list(sent().related) == ["o", "r", "o"]
-        assert list(sent().related_posts) == [1, 1, 3]
+        assert list(sent().related_posts) == [1, 1, 3] and not sent().texts
+        c.filter("1", [Post("p"), Post("q", text="é 💡"), Post("r", text="")])
+        assert list(sent().texts) == ["", "é 💡", ""]
 
 
 def test_request_of_an_explanation(script: Script) -> None:
     with script.client(message(ExplainResponse())) as c:
         tags = {"tag": ("x", "y"), "domain": ["x"]}
-        c.explain("1", Post("p", "a", ["b", Actor("c", "quote")], tags, ["o"]))
+        c.explain("1", Post("p", "a", ["b", Actor("c", "quote")], tags, ["o"], "é"))
     post = ExplainRequest.FromString(script.requests[0].content).post
     assert (post.id, post.author, list(post.actors)) == ("p", "a", ["b", "c"])
     assert (list(post.actor_roles), list(post.related)) == (["", "quote"], ["o"])
     facets = [(f.name, list(f.ids), list(f.posts)) for f in post.facets]
-    assert facets == [("tag", ["x", "y"], []), ("domain", ["x"], [])]
+    assert facets == [("tag", ["x", "y"], []), ("domain", ["x"], [])] and post.text == "é"
 
 
 def test_requests_after_a_position(script: Script) -> None:
@@ -384,6 +386,8 @@ AWARE = datetime(2030, 1, 1, tzinfo=timezone(timedelta(hours=-8)))
         lambda c: c.filter("1", [Post("p", facets={"tag": ["\ud800"]})]),
         lambda c: c.filter("1", [Post("p", actors=[Actor("a", "\ud800")])]),
         lambda c: c.filter("1", [Post("p", related=["\ud800"])]),
+        lambda c: c.filter("1", [Post("p", text="\ud800")]),
+        lambda c: c.fanout(Post("p", "a", text="\ud800"), ["1"]),
         lambda c: c.filter("1", [Post("p", facets={"\ud800": []})]),
         lambda c: c.filter("1", POSTS, after="\ud800"),
         lambda c: c.record("1", BLOCK, "2", until=AWARE.replace(tzinfo=None)),
@@ -466,6 +470,7 @@ def test_integer_ids(script: Script, call: Callable[[Client], object]) -> None:
         (lambda c: c.filter("1", [Post("p", "a"), Post(SEVEN, "a")]), "posts[1].id"),
         (lambda c: c.filter("1", [Post("p", "a", [Actor(SEVEN)])]), "posts[0].actors[0].id"),
         (lambda c: c.filter("1", [Post("p", facets={"tag": [SEVEN]})]), "posts[0].facets.tag[0]"),
+        (lambda c: c.filter("1", [Post("p"), Post("q", text=SEVEN)]), "posts[1].text"),
         (lambda c: c.record_batch([Activity("1", "block", SEVEN)]), "activities[0].target"),
         (lambda c: list(c.record_stream([Activity("1", "block", SEVEN)])), "target"),
         (lambda c: c.delete_user(SEVEN), "path"),

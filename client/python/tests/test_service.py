@@ -164,7 +164,8 @@ def test_record_list_count_remove(client: Client, uid: UID) -> None:
     assert (oldest.target, oldest.until) == (uid("a"), None)
     assert abs(oldest.since - began) < timedelta(minutes=10)
     assert oldest.since.utcoffset() == timedelta(0)
-    none = dict.fromkeys(("domain-mute", "hide", "follow", "like", "repost-mute"), 0)
+    kinds = ("domain-mute", "hide", "follow", "like", "repost-mute", "word-mute")
+    none = dict.fromkeys(kinds, 0)
     assert client.count(me) == {"block": 2, **none}
     assert client.remove(me, BLOCK, uid("a")) is True
     assert client.remove(me, BLOCK, uid("a")) is False
@@ -325,6 +326,33 @@ def test_facets(client: Client, uid: UID) -> None:
     assert [item.target for item in client.list(me, "domain-mutes")] == [muted]
 
 
+def test_texts(client: Client, uid: UID) -> None:
+    me, author = uid("me"), uid("author")
+    assert client.record(me, "word-mutes", "Climate Change")
+    assert not client.record(me, "word-mute", "CLIMATE change!")
+    assert [item.target for item in client.list(me, "word-mutes")] == ["climate change"]
+    posts = [
+        Post(uid("p0"), author),
+        Post(uid("p1"), author, text="💡 É: climate—change is real"),
+        Post(uid("p2"), author, text="The climate will change."),
+        Post(uid("p3"), author, facets={"phrase": ["Climate change"]}),
+    ]
+    feed = client.filter(me, posts)
+    muted = [Dropped(posts[i], i, "word-mute", target="climate change") for i in (1, 3)]
+    assert (feed.dropped, feed.kept, feed.degraded) == (muted, [posts[0], posts[2]], [])
+    [reason] = client.explain(me, posts[1]).reasons
+    assert reason.target == "climate change" and reason.in_text is not None
+    found = posts[1].text.encode()[reason.in_text.start : reason.in_text.end]
+    assert found.decode() == "climate—change"
+    assert [reason.in_text for reason in client.explain(me, posts[3]).reasons] == [None]
+    got = client.fanout(posts[1], [author, me])
+    assert got.dropped == [DroppedViewer(me, "word-mute", "", "climate change")]
+    assert client.fanout(posts[2], [me]).dropped == []
+    with pytest.raises(InvalidRequestError) as refused:
+        client.record(me, "word-mutes", "!?")
+    assert (refused.value.code, refused.value.field) == ("invalid_id", "target")
+
+
 def test_history_of_window(client: Client, uid: UID) -> None:
     me, now = uid("me"), datetime.now(timezone.utc)
     ages = {uid("recent"): timedelta(days=29), uid("old"): timedelta(days=36)}
@@ -407,7 +435,10 @@ def test_preview_kinds_ready_call(client: Client, uid: UID) -> None:
     assert preview == feedfilter.Preview(new=4, present=1, total=5, limit=4, over=True)
     assert client.preview(me, "like", [uid("p")]).limit is None
     kinds = {k.name: k for k in client.kinds()}
-    assert list(kinds) == ["block", "hide", "like", "seen", "domain-mute", "repost-mute", "follow"]
+    added = ["domain-mute", "repost-mute", "word-mute", "follow"]
+    assert list(kinds) == ["block", "hide", "like", "seen", *added]
+    assert kinds["word-mute"].text and kinds["word-mute"].fold is None
+    assert kinds["domain-mute"].text is None
     assert kinds["domain-mute"].target == "domain"
     assert kinds["domain-mute"].fold == "host" and kinds["domain-mute"].rollup is None
     assert kinds["hide"].fold is None

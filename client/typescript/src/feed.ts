@@ -30,6 +30,10 @@ export function encodeFilter(request: FilterRequest): Uint8Array {
     m.authors = posts.map(({ author }) => author ?? "");
     checkAll(m.authors, (i) => `posts[${i}].author`);
   }
+  if (posts.some(({ text }) => text !== undefined && text !== "")) {
+    m.texts = posts.map(({ text }) => text ?? "");
+    checkAll(m.texts, (i) => `posts[${i}].text`);
+  }
   const facets = new Map<string, Facet>();
   for (let i = 0; i < posts.length; i++) {
     const post = posts[i]!;
@@ -65,9 +69,9 @@ function checkAll(texts: readonly string[], place: (i: number) => string): void 
 }
 
 /** The fields of a message that has those of one post, besides its id. */
-export function partsOf({ author = "", actors = [], related = [], facets = {} }: Post) {
+export function partsOf({ author = "", actors = [], related = [], facets = {}, text = "" }: Post) {
   return {
-    author, actors: [...actors].map(idOf), actorRoles: actors.some(roleOf) ? actors.map(roleOf) : [], related: related.slice(),
+    author, text, actors: [...actors].map(idOf), actorRoles: actors.some(roleOf) ? actors.map(roleOf) : [], related: related.slice(),
     facets: Object.entries(facets).map(([name, ids]) => ({ name, ids: ids.slice() })), // a text stays one, and is refused
   };
 }

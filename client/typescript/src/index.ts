@@ -4,5 +4,5 @@ export { FeedFilterError, type ClientCode, type ServiceCode } from "./errors.js"
 export type { TLSOptions } from "./http.js";
 export type {
   Activity, Actor, CallOptions, Degraded, Dropped, Explanation, Fanout, FanoutRequest, Feed, FilterRequest, Item, Kind, KindInfo, Options, Pages, Plural,
-  Post, Preview, Readiness, Reason, Result, Stats,
+  Post, Preview, Readiness, Reason, Result, Stats, TextRange,
 } from "./types.js";

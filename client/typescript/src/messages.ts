@@ -44,6 +44,7 @@ export function explanationOf(m: ExplainResponse): Explanation {
       effect: r.effect as Reason["effect"],
       actor: r.actor || undefined,
       target: r.target || undefined,
+      inText: r.inText && { start: r.inText.start, end: r.inText.end },
       direction: r.direction as Reason["direction"],
       certainty: r.certainty as Reason["certainty"],
       since: dateOf(r.since),

@@ -69,6 +69,8 @@ export interface Post {
   related?: readonly string[] | undefined;
   /** Other ids on the post, by the facet that kinds target. They look at the first 64 of each. */
   facets?: Readonly<Record<string, readonly string[]>> | undefined;
+  /** The post's text. Kinds with `text` look for phrases in its first 5,000 bytes of UTF-8. */
+  text?: string | undefined;
 }
 
 /** Asks which of `posts` a viewer sees. */
@@ -76,7 +78,7 @@ export interface FilterRequest<P extends Post = Post> {
   viewer: string;
   /**
    * Up to 10,000 candidates in the order of the feed. Their ids of posts, related posts,
-   * authors, actors and facets, including repeated ones, are up to 20,000.
+   * authors, actors and facets, including repeated ones, are up to 20,000. Texts do not count.
    */
   posts: readonly P[];
   /** The kinds to check, in this order. Default: every kind that drops. []: none. */
@@ -168,6 +170,11 @@ export interface Reason {
   actor: string | undefined;
   /** The id, for kinds that do not target users, unless it is the post's own. */
   target: string | undefined;
+  /**
+   * Where the target stands first in the post's text; undefined: it is an id on the post, or the
+   * kind has no text.
+   */
+  inText: TextRange | undefined;
   /** Whose activity. */
   direction: "by_viewer" | "by_actor";
   /** Whether the ledger has it. "false": a false positive. "unconfirmed": of a window. */
@@ -182,6 +189,13 @@ export interface Reason {
   overruledBy: Kind | undefined;
   /** The list whose activity it is; undefined: the viewer's. */
   list: string | undefined;
+}
+
+/** A part of a text, in bytes of UTF-8: new TextEncoder().encode(text).subarray(start, end). */
+export interface TextRange {
+  start: number;
+  /** The first byte after it. */
+  end: number;
 }
 
 /** Asks which of `viewers` must not get a new post. */

@@ -53,6 +53,14 @@ test("roles and related ids are encoded in columns", () => {
   assert.deepEqual(fromBinary(FilterRequestSchema, encodeFilter({ viewer: "1", posts: posts.slice(0, 2) })).actorRoles, []);
 });
 
+test("texts are encoded in one column, if there is any", () => {
+  const texts = (/** @type {(string | undefined)[]} */ ...all) => {
+    const posts = all.map((text, i) => ({ id: `p${i}`, ...(text !== undefined && { text }) }));
+    return fromBinary(FilterRequestSchema, encodeFilter({ viewer: "1", posts })).texts;
+  };
+  assert.deepEqual([texts(undefined, "ö 💡", ""), texts(undefined, ""), texts()], [["", "ö 💡", ""], [], []]);
+});
+
 test("a position is encoded", () => {
   const after = (/** @type {string | undefined} */ after) => {
     return fromBinary(FilterRequestSchema, encodeFilter({ viewer: "1", posts: [], after })).after;
@@ -69,7 +77,7 @@ test("a time before the call is encoded", () => {
 
 test("empty fields of a feed are not encoded", () => {
   const message = fromBinary(FilterRequestSchema, encodeFilter({ viewer: "1", posts: [{ id: "p" }] }));
-  assert.deepEqual([message.authors, message.actors, message.actorPosts, message.kinds], [[], [], [], undefined]);
+  assert.deepEqual([message.authors, message.actors, message.actorPosts, message.texts, message.kinds], [[], [], [], [], undefined]);
   assert.deepEqual(fromBinary(FilterRequestSchema, encodeFilter({ viewer: "1", posts: [], kinds: [] })).kinds?.names, []);
 });
 
@@ -90,6 +98,7 @@ test("ids that UTF-8 cannot express are refused, with their place", () => {
   assert.throws(() => encodeFilter({ viewer: "1", posts: [{ id: "p", actors: [{ id: half }] }] }), wrong("posts[0].actors"));
   assert.throws(() => encodeFilter({ viewer: "1", posts: [{ id: "p", actors: [{ id: "1", role: half }] }] }), wrong("posts[0].actors"));
   assert.throws(() => encodeFilter({ viewer: "1", posts: [{ id: "p", related: [half] }] }), wrong("posts[0].related"));
+  assert.throws(() => encodeFilter({ viewer: "1", posts: [{ id: "p" }, { id: "q", text: half }] }), wrong("posts[1].text"));
   const facets = { domain: ["1", half] };
   assert.throws(() => encodeFilter({ viewer: "1", posts: [{ id: "p", facets }] }), wrong("posts[0].facets.domain"));
   assert.throws(() => encodeFilter({ viewer: "1", posts: [], annotate: [half] }), wrong("annotate"));

@@ -120,7 +120,8 @@ test("explain", async (t) => {
   assert.ok(why.page.keys >= 1 && why.page.bytes > 0);
   const [{ since, ...reason }] = why.reasons;
   assert.deepEqual([why.reasons.length, reason], [1, {
-    kind: "block", effect: "drop", actor: other, target: undefined, direction: "by_actor", certainty: "certain", until, parts: [], overruledBy: undefined, list: undefined,
+    kind: "block", effect: "drop", actor: other, target: undefined, inText: undefined, direction: "by_actor", certainty: "certain", until, parts: [],
+    overruledBy: undefined, list: undefined,
   }]);
   assert.ok(since && since.getTime() >= before && since.getTime() <= Date.now());
 });
@@ -201,6 +202,34 @@ test("facets", async (t) => {
   });
 });
 
+test("texts", async (t) => {
+  const ff = client(t);
+  const [me, other] = [newUser(), newUser()];
+  await ff.record(me, "word-mutes", "Climate Change");
+  assert.equal(await ff.record(me, "word-mute", "CLIMATE change!"), false);
+  assert.deepEqual((await all(ff.list(me, "word-mutes"))).map(({ target }) => target), ["climate change"]);
+  const text = "💡 É: climate—change is real";
+  const posts = [
+    { id: "a", author: "x" }, { id: "b", author: "x", text }, { id: "c", author: "x", text: "The climate will change." },
+    { id: "d", author: "x", facets: { phrase: ["Climate change"] } },
+  ];
+  const feed = await ff.filter({ viewer: me, posts });
+  assert.deepEqual(feed.dropped.map(({ index, kind, target }) => [index, kind, target]), [
+    [1, "word-mute", "climate change"], [3, "word-mute", "climate change"],
+  ]);
+  const { reasons: [reason] } = await ff.explain(me, posts[1]);
+  assert.ok(reason?.inText);
+  const found = new TextEncoder().encode(text).subarray(reason.inText.start, reason.inText.end);
+  assert.deepEqual([reason.target, new TextDecoder().decode(found)], ["climate change", "climate—change"]);
+  assert.deepEqual((await ff.explain(me, posts[3])).reasons.map(({ inText }) => inText), [undefined]);
+  assert.deepEqual((await ff.fanout({ post: posts[1], viewers: [other, me] })).dropped, [
+    { viewer: me, kind: "word-mute", actor: undefined, target: "climate change" },
+  ]);
+  await assert.rejects(ff.record(me, "word-mutes", "!?"), { code: "invalid_id", field: "target" });
+  const { text: isText, fold } = (await ff.kinds()).find(({ plural }) => plural === "word-mutes") ?? {};
+  assert.deepEqual([isText, fold], [true, undefined]);
+});
+
 test("roles and related ids", async (t) => {
   const ff = client(t);
   const [me, muted, hidden] = [newUser(), newUser(), newUser()];
@@ -230,7 +259,7 @@ test("record, remove, list and count", async (t) => {
   assert.equal(await ff.record(me, "likes", "a/b?c", { until }), true);
   const [item] = await all(ff.list(me, "likes"));
   assert.deepEqual([item.target, item.until], ["a/b?c", until]);
-  assert.deepEqual(await ff.count(me), { block: 0, hide: 0, like: 1, pin: 0, "domain-mute": 0, "repost-mute": 0, follow: 0 });
+  assert.deepEqual(await ff.count(me), { block: 0, hide: 0, like: 1, pin: 0, "domain-mute": 0, "repost-mute": 0, "word-mute": 0, follow: 0 });
   assert.equal(await ff.remove(me, "likes", "a/b?c"), true);
   assert.equal(await ff.remove(me, "likes", "a/b?c"), false);
   assert.deepEqual(await all(ff.list(me, "likes")), []);
@@ -323,6 +352,8 @@ test("ids that are not strings are refused, not converted", async (t) => {
   await assert.rejects(ff.deleteUser(none), { code: "invalid_type" });
   await assert.rejects(ff.deleteUser(half), { code: "invalid_id" });
   await assert.rejects(ff.explain("1", { id: "p", author: half }), { code: "invalid_id", field: "post.author" });
+  await assert.rejects(ff.explain("1", { id: "p", author: "2", text: half }), { code: "invalid_id", field: "post.text" });
+  await assert.rejects(ff.fanout({ post: { id: "p", author: "2", text: five }, viewers: ["1"] }), { code: "invalid_type", field: "text" });
   await assert.rejects(ff.filter({ viewer: "1", posts: [{ id: five }] }), { code: "invalid_type", field: "posts[0].id" });
   /** @type {any} */
   const text = { id: "p", author: "2", facets: { domain: "x.example" } }; // instead of a list
@@ -350,7 +381,7 @@ test("preview, export and deletion of a user", async (t) => {
   assert.deepEqual(exported[1].since, since);
   assert.equal(await ff.deleteUser(me), 3);
   assert.deepEqual(await all(ff.export(me)), []);
-  assert.deepEqual(await ff.count(other), { block: 0, hide: 0, like: 0, pin: 0, "domain-mute": 0, "repost-mute": 0, follow: 0 });
+  assert.deepEqual(await ff.count(other), { block: 0, hide: 0, like: 0, pin: 0, "domain-mute": 0, "repost-mute": 0, "word-mute": 0, follow: 0 });
   assert.deepEqual((await ff.recordBatch(exported)).map(({ changed }) => changed), [true, true]);
 });
 
@@ -400,7 +431,7 @@ fetchTest("without Node.js, streams, sockets and certificates are refused", asyn
 
 test("calls about the service", async (t) => {
   const ff = client(t);
-  assert.deepEqual((await ff.kinds()).map(({ name }) => name), ["block", "hide", "like", "seen", "pin", "domain-mute", "repost-mute", "follow"]);
+  assert.deepEqual((await ff.kinds()).map(({ name }) => name), ["block", "hide", "like", "seen", "pin", "domain-mute", "repost-mute", "word-mute", "follow"]);
   assert.deepEqual(await ff.ready(), { status: "ready" });
   assert.ok((await ff.stats()).requests.total > 0);
   const { pages } = await ff.pages();

@@ -64,6 +64,7 @@ from ._types import (
     Readiness,
     Reason,
     Result,
+    TextRange,
 )
 from ._version import __version__
 
@@ -103,6 +104,7 @@ __all__ = [
     "Readiness",
     "Reason",
     "Result",
+    "TextRange",
     "UnavailableError",
     "UnexpectedAnswerError",
     "__version__",

@@ -119,7 +119,8 @@ class Client:
         Args:
             viewer: The id of the user who looks at the feed.
             posts: Up to 10,000 candidates, in the order of the feed, with up to 20,000 ids of
-                posts, related posts, authors, actors and facets, including repeated ones.
+                posts, related posts, authors, actors and facets, including repeated ones. Texts
+                do not count.
             kinds: The names of the kinds to check, in this order. None: every kind that drops.
                 Empty: none.
             annotate: The kinds to annotate kept posts with.

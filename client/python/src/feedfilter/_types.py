@@ -61,6 +61,8 @@ class Post:
             such as {"domain": ["x.example"]}: up to 16 ids of each.
         related: Up to 16 other ids of the same content, such as that of the post that this one
             reposts. record_seen records the first of them instead of the post's own.
+        text: The post's text. Kinds of the service with `text` look for phrases in its first 5,000
+            bytes of UTF-8.
     """
 
     id: str
@@ -68,6 +70,7 @@ class Post:
     actors: Sequence[Union[str, Actor]] = ()
     facets: Mapping[str, Sequence[str]] = field(default_factory=dict)
     related: Sequence[str] = ()
+    text: str = ""
 
 
 P = TypeVar("P", bound=Post)
@@ -132,6 +135,19 @@ class Feed(Generic[P]):
 
 
 @dataclass(frozen=True)
+class TextRange:
+    """A part of a text, in bytes of UTF-8: `text.encode()[start:end].decode()`.
+
+    Attributes:
+        start: The first byte.
+        end: The first byte after it.
+    """
+
+    start: int
+    end: int
+
+
+@dataclass(frozen=True)
 class Reason:
     """One thing that the filter reports about a post.
 
@@ -148,6 +164,8 @@ class Reason:
         target: The id, for kinds that do not target users, unless it is the post's own; else "".
         overruled_by: The kind that keeps the post in spite of this reason; else "".
         list: The list whose activity it is. "": the viewer's.
+        in_text: Where the target stands first in the post's text. None: it is an id on the post,
+            or the kind has no text.
     """
 
     kind: str
@@ -161,6 +179,7 @@ class Reason:
     target: str = ""
     overruled_by: str = ""
     list: str = ""
+    in_text: Optional[TextRange] = None
 
 
 @dataclass(frozen=True)
@@ -321,6 +340,7 @@ class Kind:
         fanout: True: it is checked at fan-out, although it is one-way.
         fold: How ids of the target are made alike, such as "case". None: they are not.
         rollup: Which ids it covers besides its own, such as "domain". None: no others.
+        text: True: its targets are phrases, which are found in the texts of posts.
     """
 
     name: str
@@ -338,6 +358,7 @@ class Kind:
     fanout: Optional[bool] = None
     fold: Optional[str] = None
     rollup: Optional[str] = None
+    text: Optional[bool] = None
 
 
 @dataclass(frozen=True)

@@ -39,6 +39,7 @@ from ._types import (
     Readiness,
     Reason,
     Result,
+    TextRange,
 )
 from .v1.activity_pb2 import (
     OP_ADD,
@@ -92,7 +93,7 @@ def check_texts(field: str, value: object) -> None:
     """Refuse an id or a name in the arguments of a call that is not a string."""
     below: Iterable[Tuple[str, object]] = ()
     if isinstance(value, Post):
-        names_of = ("id", "author", "actors", "facets", "related")
+        names_of = ("id", "author", "actors", "facets", "related", "text")
         below = ((f"{field}.{name}", getattr(value, name)) for name in names_of)
     elif isinstance(value, Actor):
         below = ((f"{field}.id", value.id), (f"{field}.role", value.role))
@@ -158,6 +159,7 @@ def filter_request(
     if limit is not None and limit < 1:  # 0 is "no limit" in a message
         raise invalid("limit", "out_of_range", f"{limit} is not in 1 to 10000")
     authors = [post.author for post in posts]
+    of_posts = [post.text for post in posts]
     request = FilterRequest(
         viewer=viewer,
         posts=[post.id for post in posts],
@@ -170,6 +172,7 @@ def filter_request(
         lists=names("lists", lists),
         after=after,
         within=duration(within),
+        texts=of_posts if any(of_posts) else (),
     )
     facets: Dict[str, Facet] = {}
     for index, post in enumerate(posts):
@@ -322,6 +325,7 @@ def explanation_of(text: bytes) -> Explanation:
                 target=r.target,
                 overruled_by=r.overruled_by,
                 list=r.list,
+                in_text=text_range(r),
             )
             for r in answer.reasons
         ],
@@ -330,9 +334,17 @@ def explanation_of(text: bytes) -> Explanation:
     )
 
 
+def text_range(reason: Any) -> Optional[TextRange]:
+    """Return where the phrase of a reason stands. None: it is not in the text."""
+    if not reason.HasField("in_text"):
+        return None
+    return TextRange(reason.in_text.start, reason.in_text.end)
+
+
 def fill_post(message: Any, post: Post) -> None:
     """Set the fields of a message that has those of one post, besides its id."""
     message.author = post.author
+    message.text = post.text
     actors, done = roles(names("post.actors", post.actors))
     message.actors.extend(actors)
     message.actor_roles.extend(done)
@@ -512,6 +524,7 @@ def json_kinds(value: object) -> List[Kind]:
             fanout=may(kind, "fanout", bool),
             fold=may(kind, "fold", str),
             rollup=may(kind, "rollup", str),
+            text=may(kind, "text", bool),
         )
         for kind in need(value, "kinds", list)
     ]

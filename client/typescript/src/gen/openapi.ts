@@ -606,6 +606,8 @@ export interface components {
                  * @enum {string}
                  */
                 effect: "drop" | "annotate" | "keep";
+                /** @description Whether the targets are phrases, which are found in the texts of posts. Absent: `false`. */
+                text?: boolean;
                 /** @description How ids of the target's facet are made alike, such as `case` or `host`. Absent: they are compared byte by byte. */
                 fold?: string;
                 /** @description Which ids of the target's facet an activity covers besides its own, such as `domain` or `path`. Absent: none. */

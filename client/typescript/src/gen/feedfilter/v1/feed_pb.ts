@@ -14,7 +14,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file feedfilter/v1/feed.proto.
  */
 export const file_feedfilter_v1_feed: GenFile = /*@__PURE__*/
-  fileDesc("ChhmZWVkZmlsdGVyL3YxL2ZlZWQucHJvdG8SDWZlZWRmaWx0ZXIudjEiigMKDUZpbHRlclJlcXVlc3QSDgoGdmlld2VyGAEgASgJEg0KBXBvc3RzGAIgAygJEg8KB2F1dGhvcnMYAyADKAkSDgoGYWN0b3JzGAQgAygJEhMKC2FjdG9yX3Bvc3RzGAUgAygNEicKBWtpbmRzGAYgASgLMhguZmVlZGZpbHRlci52MS5LaW5kTmFtZXMSEAoIYW5ub3RhdGUYByADKAkSDQoFbGltaXQYCCABKA0SEwoLcmVjb3JkX3NlZW4YCSABKAgSDQoFZXhhY3QYCiABKAgSJQoGYW5zd2VyGAsgASgOMhUuZmVlZGZpbHRlci52MS5BbnN3ZXISJAoGZmFjZXRzGAwgAygLMhQuZmVlZGZpbHRlci52MS5GYWNldBITCgthY3Rvcl9yb2xlcxgNIAMoCRIPCgdyZWxhdGVkGA4gAygJEhUKDXJlbGF0ZWRfcG9zdHMYECADKA0SDQoFbGlzdHMYDyADKAkSDQoFYWZ0ZXIYESABKAkSDgoGd2l0aGluGBIgASgJIjEKBUZhY2V0EgwKBG5hbWUYASABKAkSCwoDaWRzGAIgAygJEg0KBXBvc3RzGAMgAygNIhoKCUtpbmROYW1lcxINCgVuYW1lcxgBIAMoCSKtAQoORmlsdGVyUmVzcG9uc2USDAoEa2VwdBgBIAMoDRInCgdkcm9wcGVkGAIgAygLMhYuZmVlZGZpbHRlci52MS5Ecm9wcGVkEisKCWFubm90YXRlZBgDIAMoCzIYLmZlZWRmaWx0ZXIudjEuQW5ub3RhdGVkEgwKBG5leHQYBCABKA0SKQoIZGVncmFkZWQYBSADKAsyFy5mZWVkZmlsdGVyLnYxLkRlZ3JhZGVkImgKB0Ryb3BwZWQSDQoFaW5kZXgYASABKA0SDAoEa2luZBgCIAEoCRINCgVhY3RvchgDIAEoCRITCgt1bmNvbmZpcm1lZBgEIAEoCBIOCgZ0YXJnZXQYBSABKAkSDAoEbGlzdBgGIAEoCSIoCglBbm5vdGF0ZWQSDAoEa2luZBgBIAEoCRINCgVwb3N0cxgCIAMoDSIoCghEZWdyYWRlZBIMCgRraW5kGAEgASgJEg4KBnJlYXNvbhgCIAEoCSJxCg5FeHBsYWluUmVxdWVzdBIOCgZ2aWV3ZXIYASABKAkSIQoEcG9zdBgCIAEoCzITLmZlZWRmaWx0ZXIudjEuUG9zdBINCgVsaXN0cxgDIAMoCRINCgVhZnRlchgEIAEoCRIOCgZ3aXRoaW4YBSABKAkifgoEUG9zdBIKCgJpZBgBIAEoCRIOCgZhdXRob3IYAiABKAkSDgoGYWN0b3JzGAMgAygJEiQKBmZhY2V0cxgEIAMoCzIULmZlZWRmaWx0ZXIudjEuRmFjZXQSEwoLYWN0b3Jfcm9sZXMYBSADKAkSDwoHcmVsYXRlZBgGIAMoCSKYAQoPRXhwbGFpblJlc3BvbnNlEg8KB2Ryb3BwZWQYASABKAgSJgoHcmVhc29ucxgCIAMoCzIVLmZlZWRmaWx0ZXIudjEuUmVhc29uEiEKBHBhZ2UYAyABKAsyEy5mZWVkZmlsdGVyLnYxLlBhZ2USKQoIZGVncmFkZWQYBCADKAsyFy5mZWVkZmlsdGVyLnYxLkRlZ3JhZGVkIvQBCgZSZWFzb24SDAoEa2luZBgBIAEoCRIOCgZlZmZlY3QYAiABKAkSDQoFYWN0b3IYAyABKAkSEQoJZGlyZWN0aW9uGAQgASgJEhEKCWNlcnRhaW50eRgFIAEoCRIpCgVzaW5jZRgGIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASKQoFdW50aWwYByABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEg0KBXBhcnRzGAggAygJEg4KBnRhcmdldBgJIAEoCRIUCgxvdmVycnVsZWRfYnkYCiABKAkSDAoEbGlzdBgLIAEoCSLxAQoNRmFub3V0UmVxdWVzdBIOCgZhdXRob3IYASABKAkSDgoGYWN0b3JzGAIgAygJEhMKC2FjdG9yX3JvbGVzGAMgAygJEg8KB3ZpZXdlcnMYBCADKAkSJwoFa2luZHMYBSABKAsyGC5mZWVkZmlsdGVyLnYxLktpbmROYW1lcxINCgVleGFjdBgGIAEoCBIMCgRwb3N0GAcgASgJEg8KB3JlbGF0ZWQYCCADKAkSJAoGZmFjZXRzGAkgAygLMhQuZmVlZGZpbHRlci52MS5GYWNldBINCgVhZnRlchgKIAEoCRIOCgZ3aXRoaW4YCyABKAkiagoORmFub3V0UmVzcG9uc2USLQoHZHJvcHBlZBgBIAMoCzIcLmZlZWRmaWx0ZXIudjEuRHJvcHBlZFZpZXdlchIpCghkZWdyYWRlZBgCIAMoCzIXLmZlZWRmaWx0ZXIudjEuRGVncmFkZWQiSwoNRHJvcHBlZFZpZXdlchINCgVpbmRleBgBIAEoDRIMCgRraW5kGAIgASgJEg0KBWFjdG9yGAMgASgJEg4KBnRhcmdldBgEIAEoCSJiCgRQYWdlEg4KBm51bWJlchgBIAEoDRIQCghzZXF1ZW5jZRgCIAEoBBIMCgRrZXlzGAMgASgEEg0KBWJ5dGVzGAQgASgEEhsKE2ZhbHNlX3Bvc2l0aXZlX3JhdGUYBSABKAEqRQoGQW5zd2VyEhYKEkFOU1dFUl9VTlNQRUNJRklFRBAAEg8KC0FOU1dFUl9LRVBUEAESEgoOQU5TV0VSX0RST1BQRUQQAjLlAQoLRmVlZFNlcnZpY2USRQoGRmlsdGVyEhwuZmVlZGZpbHRlci52MS5GaWx0ZXJSZXF1ZXN0Gh0uZmVlZGZpbHRlci52MS5GaWx0ZXJSZXNwb25zZRJICgdFeHBsYWluEh0uZmVlZGZpbHRlci52MS5FeHBsYWluUmVxdWVzdBoeLmZlZWRmaWx0ZXIudjEuRXhwbGFpblJlc3BvbnNlEkUKBkZhbm91dBIcLmZlZWRmaWx0ZXIudjEuRmFub3V0UmVxdWVzdBodLmZlZWRmaWx0ZXIudjEuRmFub3V0UmVzcG9uc2VCQ1pBZ2l0aHViLmNvbS9mZWVkZmlsdGVyL2ZlZWRmaWx0ZXIvcHJvdG8vZmVlZGZpbHRlci92MTtmZWVkZmlsdGVydjFiBnByb3RvMw", [file_google_protobuf_timestamp]);
+  fileDesc("ChhmZWVkZmlsdGVyL3YxL2ZlZWQucHJvdG8SDWZlZWRmaWx0ZXIudjEimQMKDUZpbHRlclJlcXVlc3QSDgoGdmlld2VyGAEgASgJEg0KBXBvc3RzGAIgAygJEg8KB2F1dGhvcnMYAyADKAkSDgoGYWN0b3JzGAQgAygJEhMKC2FjdG9yX3Bvc3RzGAUgAygNEicKBWtpbmRzGAYgASgLMhguZmVlZGZpbHRlci52MS5LaW5kTmFtZXMSEAoIYW5ub3RhdGUYByADKAkSDQoFbGltaXQYCCABKA0SEwoLcmVjb3JkX3NlZW4YCSABKAgSDQoFZXhhY3QYCiABKAgSJQoGYW5zd2VyGAsgASgOMhUuZmVlZGZpbHRlci52MS5BbnN3ZXISJAoGZmFjZXRzGAwgAygLMhQuZmVlZGZpbHRlci52MS5GYWNldBITCgthY3Rvcl9yb2xlcxgNIAMoCRIPCgdyZWxhdGVkGA4gAygJEhUKDXJlbGF0ZWRfcG9zdHMYECADKA0SDQoFbGlzdHMYDyADKAkSDQoFYWZ0ZXIYESABKAkSDgoGd2l0aGluGBIgASgJEg0KBXRleHRzGBMgAygJIjEKBUZhY2V0EgwKBG5hbWUYASABKAkSCwoDaWRzGAIgAygJEg0KBXBvc3RzGAMgAygNIhoKCUtpbmROYW1lcxINCgVuYW1lcxgBIAMoCSKtAQoORmlsdGVyUmVzcG9uc2USDAoEa2VwdBgBIAMoDRInCgdkcm9wcGVkGAIgAygLMhYuZmVlZGZpbHRlci52MS5Ecm9wcGVkEisKCWFubm90YXRlZBgDIAMoCzIYLmZlZWRmaWx0ZXIudjEuQW5ub3RhdGVkEgwKBG5leHQYBCABKA0SKQoIZGVncmFkZWQYBSADKAsyFy5mZWVkZmlsdGVyLnYxLkRlZ3JhZGVkImgKB0Ryb3BwZWQSDQoFaW5kZXgYASABKA0SDAoEa2luZBgCIAEoCRINCgVhY3RvchgDIAEoCRITCgt1bmNvbmZpcm1lZBgEIAEoCBIOCgZ0YXJnZXQYBSABKAkSDAoEbGlzdBgGIAEoCSIoCglBbm5vdGF0ZWQSDAoEa2luZBgBIAEoCRINCgVwb3N0cxgCIAMoDSIoCghEZWdyYWRlZBIMCgRraW5kGAEgASgJEg4KBnJlYXNvbhgCIAEoCSJxCg5FeHBsYWluUmVxdWVzdBIOCgZ2aWV3ZXIYASABKAkSIQoEcG9zdBgCIAEoCzITLmZlZWRmaWx0ZXIudjEuUG9zdBINCgVsaXN0cxgDIAMoCRINCgVhZnRlchgEIAEoCRIOCgZ3aXRoaW4YBSABKAkijAEKBFBvc3QSCgoCaWQYASABKAkSDgoGYXV0aG9yGAIgASgJEg4KBmFjdG9ycxgDIAMoCRIkCgZmYWNldHMYBCADKAsyFC5mZWVkZmlsdGVyLnYxLkZhY2V0EhMKC2FjdG9yX3JvbGVzGAUgAygJEg8KB3JlbGF0ZWQYBiADKAkSDAoEdGV4dBgHIAEoCSKYAQoPRXhwbGFpblJlc3BvbnNlEg8KB2Ryb3BwZWQYASABKAgSJgoHcmVhc29ucxgCIAMoCzIVLmZlZWRmaWx0ZXIudjEuUmVhc29uEiEKBHBhZ2UYAyABKAsyEy5mZWVkZmlsdGVyLnYxLlBhZ2USKQoIZGVncmFkZWQYBCADKAsyFy5mZWVkZmlsdGVyLnYxLkRlZ3JhZGVkIp8CCgZSZWFzb24SDAoEa2luZBgBIAEoCRIOCgZlZmZlY3QYAiABKAkSDQoFYWN0b3IYAyABKAkSEQoJZGlyZWN0aW9uGAQgASgJEhEKCWNlcnRhaW50eRgFIAEoCRIpCgVzaW5jZRgGIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASKQoFdW50aWwYByABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEg0KBXBhcnRzGAggAygJEg4KBnRhcmdldBgJIAEoCRIUCgxvdmVycnVsZWRfYnkYCiABKAkSDAoEbGlzdBgLIAEoCRIpCgdpbl90ZXh0GAwgASgLMhguZmVlZGZpbHRlci52MS5UZXh0UmFuZ2UiJwoJVGV4dFJhbmdlEg0KBXN0YXJ0GAEgASgNEgsKA2VuZBgCIAEoDSL/AQoNRmFub3V0UmVxdWVzdBIOCgZhdXRob3IYASABKAkSDgoGYWN0b3JzGAIgAygJEhMKC2FjdG9yX3JvbGVzGAMgAygJEg8KB3ZpZXdlcnMYBCADKAkSJwoFa2luZHMYBSABKAsyGC5mZWVkZmlsdGVyLnYxLktpbmROYW1lcxINCgVleGFjdBgGIAEoCBIMCgRwb3N0GAcgASgJEg8KB3JlbGF0ZWQYCCADKAkSJAoGZmFjZXRzGAkgAygLMhQuZmVlZGZpbHRlci52MS5GYWNldBINCgVhZnRlchgKIAEoCRIOCgZ3aXRoaW4YCyABKAkSDAoEdGV4dBgMIAEoCSJqCg5GYW5vdXRSZXNwb25zZRItCgdkcm9wcGVkGAEgAygLMhwuZmVlZGZpbHRlci52MS5Ecm9wcGVkVmlld2VyEikKCGRlZ3JhZGVkGAIgAygLMhcuZmVlZGZpbHRlci52MS5EZWdyYWRlZCJLCg1Ecm9wcGVkVmlld2VyEg0KBWluZGV4GAEgASgNEgwKBGtpbmQYAiABKAkSDQoFYWN0b3IYAyABKAkSDgoGdGFyZ2V0GAQgASgJImIKBFBhZ2USDgoGbnVtYmVyGAEgASgNEhAKCHNlcXVlbmNlGAIgASgEEgwKBGtleXMYAyABKAQSDQoFYnl0ZXMYBCABKAQSGwoTZmFsc2VfcG9zaXRpdmVfcmF0ZRgFIAEoASpFCgZBbnN3ZXISFgoSQU5TV0VSX1VOU1BFQ0lGSUVEEAASDwoLQU5TV0VSX0tFUFQQARISCg5BTlNXRVJfRFJPUFBFRBACMuUBCgtGZWVkU2VydmljZRJFCgZGaWx0ZXISHC5mZWVkZmlsdGVyLnYxLkZpbHRlclJlcXVlc3QaHS5mZWVkZmlsdGVyLnYxLkZpbHRlclJlc3BvbnNlEkgKB0V4cGxhaW4SHS5mZWVkZmlsdGVyLnYxLkV4cGxhaW5SZXF1ZXN0Gh4uZmVlZGZpbHRlci52MS5FeHBsYWluUmVzcG9uc2USRQoGRmFub3V0EhwuZmVlZGZpbHRlci52MS5GYW5vdXRSZXF1ZXN0Gh0uZmVlZGZpbHRlci52MS5GYW5vdXRSZXNwb25zZUJDWkFnaXRodWIuY29tL2ZlZWRmaWx0ZXIvZmVlZGZpbHRlci9wcm90by9mZWVkZmlsdGVyL3YxO2ZlZWRmaWx0ZXJ2MWIGcHJvdG8z", [file_google_protobuf_timestamp]);
 
 /**
  * FilterRequest holds the candidates in columns: candidate i is the post posts[i] by authors[i]. A
@@ -154,6 +154,14 @@ export type FilterRequest = Message<"feedfilter.v1.FilterRequest"> & {
    * @generated from field: string within = 18;
    */
   within: string;
+
+  /**
+   * The text of each candidate, in the order of `posts`; "" if it has none. Empty: no candidate has a
+   * text. Kinds look for phrases in the first 5,000 bytes.
+   *
+   * @generated from field: repeated string texts = 19;
+   */
+  texts: string[];
 };
 
 /**
@@ -478,6 +486,13 @@ export type Post = Message<"feedfilter.v1.Post"> & {
    * @generated from field: repeated string related = 6;
    */
   related: string[];
+
+  /**
+   * Its text.
+   *
+   * @generated from field: string text = 7;
+   */
+  text: string;
 };
 
 /**
@@ -611,6 +626,13 @@ export type Reason = Message<"feedfilter.v1.Reason"> & {
    * @generated from field: string list = 11;
    */
   list: string;
+
+  /**
+   * For a phrase: where it stands first in the text. Not set: it is an id on the post.
+   *
+   * @generated from field: feedfilter.v1.TextRange in_text = 12;
+   */
+  inText?: TextRange | undefined;
 };
 
 /**
@@ -619,6 +641,34 @@ export type Reason = Message<"feedfilter.v1.Reason"> & {
  */
 export const ReasonSchema: GenMessage<Reason> = /*@__PURE__*/
   messageDesc(file_feedfilter_v1_feed, 10);
+
+/**
+ * TextRange is a part of a text.
+ *
+ * @generated from message feedfilter.v1.TextRange
+ */
+export type TextRange = Message<"feedfilter.v1.TextRange"> & {
+  /**
+   * The first byte, in UTF-8, counted from 0.
+   *
+   * @generated from field: uint32 start = 1;
+   */
+  start: number;
+
+  /**
+   * The first byte after it.
+   *
+   * @generated from field: uint32 end = 2;
+   */
+  end: number;
+};
+
+/**
+ * Describes the message feedfilter.v1.TextRange.
+ * Use `create(TextRangeSchema)` to create a new message.
+ */
+export const TextRangeSchema: GenMessage<TextRange> = /*@__PURE__*/
+  messageDesc(file_feedfilter_v1_feed, 11);
 
 /**
  * FanoutRequest asks which viewers must not get a new post.
@@ -703,6 +753,13 @@ export type FanoutRequest = Message<"feedfilter.v1.FanoutRequest"> & {
    * @generated from field: string within = 11;
    */
   within: string;
+
+  /**
+   * The post's text. Kinds with fanout look for phrases in its first 5,000 bytes.
+   *
+   * @generated from field: string text = 12;
+   */
+  text: string;
 };
 
 /**
@@ -710,7 +767,7 @@ export type FanoutRequest = Message<"feedfilter.v1.FanoutRequest"> & {
  * Use `create(FanoutRequestSchema)` to create a new message.
  */
 export const FanoutRequestSchema: GenMessage<FanoutRequest> = /*@__PURE__*/
-  messageDesc(file_feedfilter_v1_feed, 11);
+  messageDesc(file_feedfilter_v1_feed, 12);
 
 /**
  * FanoutResponse names viewers by their index in the request.
@@ -738,7 +795,7 @@ export type FanoutResponse = Message<"feedfilter.v1.FanoutResponse"> & {
  * Use `create(FanoutResponseSchema)` to create a new message.
  */
 export const FanoutResponseSchema: GenMessage<FanoutResponse> = /*@__PURE__*/
-  messageDesc(file_feedfilter_v1_feed, 12);
+  messageDesc(file_feedfilter_v1_feed, 13);
 
 /**
  * DroppedViewer is a viewer who must not get a post, with the first reason found.
@@ -780,7 +837,7 @@ export type DroppedViewer = Message<"feedfilter.v1.DroppedViewer"> & {
  * Use `create(DroppedViewerSchema)` to create a new message.
  */
 export const DroppedViewerSchema: GenMessage<DroppedViewer> = /*@__PURE__*/
-  messageDesc(file_feedfilter_v1_feed, 13);
+  messageDesc(file_feedfilter_v1_feed, 14);
 
 /**
  * Page describes a page of the filter.
@@ -829,7 +886,7 @@ export type Page = Message<"feedfilter.v1.Page"> & {
  * Use `create(PageSchema)` to create a new message.
  */
 export const PageSchema: GenMessage<Page> = /*@__PURE__*/
-  messageDesc(file_feedfilter_v1_feed, 14);
+  messageDesc(file_feedfilter_v1_feed, 15);
 
 /**
  * Answer says what an answer to Filter lists.
