@@ -1,6 +1,7 @@
 package feed_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -13,6 +14,7 @@ import (
 	"time"
 
 	"github.com/feedfilter/feedfilter/activity"
+	"github.com/feedfilter/feedfilter/activity/ledger"
 	"github.com/feedfilter/feedfilter/activity/pages"
 	"github.com/feedfilter/feedfilter/activity/phrases"
 	"github.com/feedfilter/feedfilter/favfilter"
@@ -402,5 +404,65 @@ func TestPhraseEnds(t *testing.T) {
 		if time.Now().After(deadline) {
 			t.Fatalf("long after its end, explained by %q", got)
 		}
+	}
+}
+
+// A page in the format of an earlier version may lack marks, so kinds of phrases are degraded. All
+// other kinds are not.
+func TestPhrasesOnEarlierFormat(t *testing.T) {
+	store := &favfilter.Memory{}
+	l := openLedger(t, 2)
+	r := openWith(t, activity.Config{Kinds: wordKinds(t), Ledger: l, Store: store, FalsePositiveRate: 1e-8, Passive: true})
+	seed := l.Identity().Seed
+	user := func(page uint32) string { // on that page
+		for i := 0; ; i++ {
+			if u := fmt.Sprint("u", i); favfilter.PageNumber(pages.UserHash(seed, u), 2) == page {
+				return u
+			}
+		}
+	}
+	earlier, current := user(0), user(1)
+	word := user(0) // a word whose other side is on the same page
+	recordActivities(t, r, mute(earlier, word), mute(current, word), activity.Activity{User: earlier, Kind: "hide", Target: "h"})
+	loaded, err := store.LoadWhole(t.Context(), []favfilter.PageID{{Number: 0}})
+	must(t, err)
+	h := loaded[0].Page.Header()
+	h.Shape.Uniform = true
+	page, err := favfilter.NewPage(h)
+	must(t, err)
+	rows, _, err := l.Keys(t.Context(), 0)
+	must(t, err)
+	for _, row := range rows {
+		facet := map[string]string{"word-mute": "phrase", "hide": ledger.Post}[row.Kind]
+		page.Insert(pages.KeyStart(seed, row.Kind, row.Owner, cmp.Or(facet, ledger.User)).With(favfilter.HashKey(seed, row.Target)))
+	}
+	done, err := store.Replace(t.Context(), favfilter.Replacement{ID: favfilter.PageID{Number: 0}, Page: page, Seen: loaded[0].Version})
+	if err != nil || !done {
+		t.Fatal(done, err)
+	}
+	posts := []feed.Post{{ID: "h", Author: "9"}, {ID: "p", Author: "9", Text: "so: " + word}}
+	degraded := func(all []activity.Degraded) (kinds []string) {
+		for _, d := range all {
+			kinds = append(kinds, d.Kind)
+		}
+		return kinds
+	}
+	for _, c := range []struct {
+		req      feed.Request
+		kept     []string
+		degraded []string
+	}{
+		{feed.Request{Viewer: earlier}, []string{"p"}, []string{"word-mute"}},
+		{feed.Request{Viewer: current}, []string{"h"}, nil},
+		{feed.Request{Viewer: current, Lists: []string{earlier}}, nil, []string{"word-mute"}},
+	} {
+		c.req.Posts = posts
+		if a := filter(t, r, c.req); !slices.Equal(kept(a), c.kept) || !slices.Equal(degraded(a.Degraded), c.degraded) {
+			t.Errorf("%s, lists %v: kept %v, degraded %v", c.req.Viewer, c.req.Lists, kept(a), a.Degraded)
+		}
+	}
+	f := fanOut(t, r, feed.FanoutRequest{Post: posts[1], Viewers: []string{earlier, current}})
+	if got := degraded(f.Degraded); len(f.Dropped) > 0 || !slices.Equal(got, []string{"word-mute"}) {
+		t.Errorf("fan-out: %+v", f)
 	}
 }

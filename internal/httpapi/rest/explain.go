@@ -24,13 +24,13 @@ type explainAnswer struct {
 	Degraded []activity.Degraded `json:"degraded"`
 }
 
-// explained is a [feed.Reason] in the words of the API.
 // textRange is a part of a text, in bytes of UTF-8.
 type textRange struct {
 	Start int `json:"start"`
 	End   int `json:"end"` // the first byte after it
 }
 
+// explained is a [feed.Reason] in the words of the API.
 type explained struct {
 	Kind      string    `json:"kind"`
 	Effect    string    `json:"effect"`
