@@ -6,8 +6,6 @@ import (
 	"slices"
 
 	"github.com/feedfilter/feedfilter/activity/pages"
-	"github.com/feedfilter/feedfilter/activity/phrases"
-	"github.com/feedfilter/feedfilter/favfilter"
 )
 
 // Owner is whatever kinds target. A user and a domain of the same id are different owners.
@@ -48,10 +46,11 @@ type Audience struct {
 // View. Errors are as those of View.
 func (r *reader) Audience(ctx context.Context, q AudienceQuery) (a Audience, err error) {
 	t := r.newAudienceText(q)
-	views, read := make([]*View, len(q.Owners)), make([]uint64, 0, len(q.Owners)+len(t.heads))
-	for i, owner := range q.Owners {
+	views, read := make([]*View, 0, len(q.Owners)), make([]uint64, 0, len(q.Owners)+len(t.heads))
+	for _, owner := range q.Owners {
 		v := r.audienceView(owner, q.Kinds)
-		if views[i] = v; v.ledger { // all are alike
+		views = append(views, v)
+		if v.ledger { // all are alike
 			read = append(read, v.userHash)
 		}
 	}
@@ -142,13 +141,11 @@ func (r *reader) audienceView(owner Owner, kinds []Kind) *View {
 
 // audienceText is a text, in which those phrases are found that anybody has of some kinds.
 type audienceText struct {
-	cut      phrases.Text
-	seed     uint64
-	units    int
+	cut      pages.CutText
 	kinds    []*Kind
 	has      []pages.Phrases // of each kind
 	heads    []uint64        // hashes that place the distinct heads of phrases in the text
-	headAt   map[string]int  // index in heads
+	pageOf   map[uint64]int  // index in heads
 	degraded []Degraded
 }
 
@@ -161,35 +158,30 @@ type ownerInText struct {
 
 // newAudienceText cuts the text of a query.
 func (r *reader) newAudienceText(q AudienceQuery) *audienceText {
-	t := &audienceText{seed: r.source.Identity().Seed}
+	t := new(audienceText)
+	t.cut.Seed = r.source.Identity().Seed
 	for i := range q.Kinds {
 		k := &q.Kinds[i]
 		if mirror := k.Mirror(); k.InText() && mirror != "" {
 			t.kinds = append(t.kinds, k)
-			t.has = append(t.has, pages.PhrasesOf(t.seed, mirror, "", string(k.Target), r.weights[mirror]))
+			has := pages.PhrasesOf(t.cut.Seed, mirror, "", string(k.Target), r.weights[mirror])
+			t.has = append(t.has, has)
 		}
 	}
-	text, whole := textStart(q.Text)
-	if len(t.kinds) == 0 || text == "" {
+	if len(t.kinds) == 0 || q.Text == "" {
 		return t
 	}
-	t.cut.Cut(text)
-	if t.units = t.cut.Units(); !whole {
-		t.units--
+	if !cutText(&t.cut, q.Text) {
 		for _, k := range t.kinds {
 			t.degraded = append(t.degraded, Degraded{Kind: k.Name, Reason: cutOffReason})
 		}
 	}
-	t.headAt = make(map[string]int)
-	for at := range t.units {
-		n := t.cut.Head(at)
-		if at+n > t.units {
-			break
-		}
-		head := t.cut.Phrase(at, n)
-		if _, known := t.headAt[string(head)]; !known {
-			t.headAt[string(head)] = len(t.heads)
-			t.heads = append(t.heads, favfilter.HashKeyBytes(t.seed, head).H1)
+	t.pageOf = make(map[uint64]int)
+	for at := range t.cut.End {
+		head, _, ok := t.cut.HeadAt(at)
+		if _, known := t.pageOf[head.H1]; ok && !known {
+			t.pageOf[head.H1] = len(t.heads)
+			t.heads = append(t.heads, head.H1)
 		}
 	}
 	return t
@@ -198,13 +190,12 @@ func (r *reader) newAudienceText(q AudienceQuery) *audienceText {
 // find returns the phrases in the text that anybody has, each once, given the pages of the heads.
 func (t *audienceText) find(answers []pages.Answer) (found []ownerInText) {
 	known := make(map[Owner]bool)
-	for at := range t.units {
-		n := t.cut.Head(at)
-		if at+n > t.units {
+	for at := range t.cut.End {
+		head, _, ok := t.cut.HeadAt(at)
+		if !ok {
 			break
 		}
-		head := t.cut.Phrase(at, n)
-		answer := answers[t.headAt[string(head)]]
+		answer := answers[t.pageOf[head.H1]]
 		switch {
 		case answer.Page == nil:
 			continue
@@ -214,9 +205,8 @@ func (t *audienceText) find(answers []pages.Answer) (found []ownerInText) {
 			}
 			continue
 		}
-		hash := favfilter.HashKeyBytes(t.seed, head)
 		for i, k := range t.kinds {
-			t.has[i].Find(answer.Page, &t.cut, t.seed, at, t.units, hash, func(n int) {
+			t.has[i].Find(answer.Page, &t.cut, at, head, func(n int) {
 				owner := Owner{Facet: k.Target, ID: string(t.cut.Phrase(at, n))}
 				if !known[owner] {
 					known[owner] = true

@@ -104,7 +104,8 @@ func (ks *Kinds) plainRows() map[string]pages.RowKind {
 	for _, k := range ks.all {
 		target := string(k.Target)
 		row := pages.RowKind{
-			Owner: ledger.User, Target: target, Weight: pages.Weight(target, k.InText()), Phrases: k.InText(),
+			Owner: ledger.User, Target: target,
+			Weight: pages.Weight(target, k.InText()), Phrases: k.InText(),
 		}
 		rows[k.Name] = row
 		row.Owner, row.Target = target, ledger.User

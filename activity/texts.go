@@ -5,7 +5,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/feedfilter/feedfilter/activity/pages"
-	"github.com/feedfilter/feedfilter/activity/phrases"
 	"github.com/feedfilter/feedfilter/favfilter"
 )
 
@@ -16,8 +15,7 @@ const cutOffReason = "a post has a text of more than 5000 bytes, and the rest wa
 const MaxText = 5000
 
 // textStart returns that part of a text in which kinds look for phrases: its first [MaxText] bytes,
-// without a character that is cut there. The word that ends there may be cut, too, so the last unit
-// of a text that is longer is not looked at.
+// without a character that is cut there.
 func textStart(text string) (start string, whole bool) {
 	if len(text) <= MaxText {
 		return text, true
@@ -27,6 +25,14 @@ func textStart(text string) (start string, whole bool) {
 		end--
 	}
 	return text[:end], false
+}
+
+// FindPhrase returns where a phrase in canonical form stands first in that part of a text in which
+// kinds look: the bytes from start until before end. If it stands nowhere there, end is 0.
+func FindPhrase(text, phrase string) (start, end int) {
+	var cut pages.CutText
+	cutText(&cut, text)
+	return cut.Text.Find(phrase)
 }
 
 // phraseLookup looks for phrases of one kind in texts.
@@ -46,8 +52,7 @@ type found struct {
 
 // texts looks for phrases in the texts of candidates. Its memory is reused.
 type texts struct {
-	cut     phrases.Text
-	seed    uint64
+	cut     pages.CutText
 	lookups []phraseLookup
 	found   []found        // by candidate
 	known   map[found]bool // has what is in found
@@ -57,7 +62,7 @@ type texts struct {
 // add prepares the search for the phrases of a View. If there are none, as for nearly all users, no
 // text is looked at.
 func (t *texts) add(v *View) {
-	t.seed = v.seed
+	t.cut.Seed = v.seed
 	for i := range v.kinds {
 		l := &v.kinds[i]
 		if l.phrases != nil && l.page != nil {
@@ -80,31 +85,34 @@ func (t *texts) search(c Candidates, from, until int) {
 		return
 	}
 	for n := from; n < until; n++ {
-		text, whole := textStart(c.Text(n))
-		if text == "" {
-			continue
+		if text := c.Text(n); text != "" {
+			t.cutOff = !cutText(&t.cut, text) || t.cutOff
+			t.searchText(n)
 		}
-		t.cut.Cut(text)
-		units := t.cut.Units()
-		if !whole {
-			t.cutOff = true
-			units--
-		}
-		t.searchText(n, units)
 	}
 }
 
-// searchText looks for phrases in the units of the text that is cut, which is that of a candidate.
-func (t *texts) searchText(candidate, units int) {
-	for at := range units {
-		n := t.cut.Head(at)
-		if at+n > units {
+// cutText cuts a text, and reports whether kinds look at all of it: see [textStart]. The last unit
+// of one that is longer may be cut, so they do not look at it.
+func cutText(to *pages.CutText, text string) (whole bool) {
+	start, whole := textStart(text)
+	to.Cut(start)
+	if to.End = to.Units(); !whole {
+		to.End--
+	}
+	return whole
+}
+
+// searchText looks for phrases in the text that is cut, which is that of a candidate.
+func (t *texts) searchText(candidate int) {
+	for at := range t.cut.End {
+		head, _, ok := t.cut.HeadAt(at)
+		if !ok {
 			return
 		}
-		head := favfilter.HashKeyBytes(t.seed, t.cut.Phrase(at, n))
 		for i := range t.lookups {
 			l := &t.lookups[i]
-			l.has.Find(l.page, &t.cut, t.seed, at, units, head, func(n int) { t.note(candidate, i, at, n) })
+			l.has.Find(l.page, &t.cut, at, head, func(n int) { t.note(candidate, i, at, n) })
 		}
 	}
 }

@@ -40,3 +40,22 @@ func TestStatesAndOutcomesHaveNames(t *testing.T) {
 		t.Errorf("states %s", got)
 	}
 }
+
+// Marks take room like keys. Without keys to add there are none.
+func TestRoomForMarks(t *testing.T) {
+	shape := shapeFor(t, 100, 0.01)
+	keys := []favfilter.Hash{{H1: 1}, {H1: 2, Extra: 5}}
+	for _, sequence := range []uint64{0, 1} {
+		asKeys := favfilter.Batch{Sequence: sequence, Rate: 0.01, Add: append(keyHashes(1), keys...)}
+		asMarks := favfilter.Batch{Sequence: sequence, Rate: 0.01, Add: keyHashes(1), Marks: keys}
+		if got, want := asMarks.Room(shape), asKeys.Room(shape); got != want {
+			t.Errorf("room %d, want %d as for keys", got, want)
+		}
+	}
+	page := emptyPage(t, shape)
+	h := page.Header()
+	none := favfilter.Batch{ID: favfilter.PageID{Number: h.Number}, Identity: h.Identity, Sequence: h.Sequence + 1, Marks: keys}
+	if res := page.Apply(none); res.State != favfilter.Applied || res.Header.Set != 0 {
+		t.Errorf("a batch of marks alone: %v, %d bits set", res.State, res.Header.Set)
+	}
+}

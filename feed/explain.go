@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/feedfilter/feedfilter/activity"
-	"github.com/feedfilter/feedfilter/activity/phrases"
 	"github.com/feedfilter/feedfilter/activity/seen"
 )
 
@@ -146,16 +145,10 @@ func (e *Explanation) add(c *Checked) {
 
 // place notes where phrases stand in the text of the post.
 func (e *Explanation) place(text string) {
-	var cut phrases.Text
 	for i := range e.Reasons {
-		r := &e.Reasons[i]
-		if !r.Kind.InText() {
-			continue
+		if r := &e.Reasons[i]; r.Kind.InText() {
+			r.Start, r.End = activity.FindPhrase(text, r.Target)
 		}
-		if cut.Units() == 0 {
-			cut.Cut(text)
-		}
-		r.Start, r.End = cut.Find(r.Target)
 	}
 }
 

@@ -79,7 +79,7 @@ func Fanout(ctx context.Context, activities Activities, req FanoutRequest) (Fano
 	if err := d.confirm(ctx, activities, hits); err != nil {
 		return FanoutAnswer{}, fmt.Errorf("fan out to %d viewers: %w", len(req.Viewers), err)
 	}
-	degraded := append(audience.Degraded, d.degraded...)
+	degraded := slices.Concat(audience.Degraded, d.degraded)
 	a := FanoutAnswer{Degraded: f.degrade(activities, degraded)}
 	for at, of := range byCandidate(hits) {
 		if h := d.reason(of); h != nil {

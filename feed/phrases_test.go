@@ -88,6 +88,10 @@ func TestPhrases(t *testing.T) {
 				t.Errorf("%q in %q: %+v dropped %+v", c.muted, c.text, other, got)
 			}
 		}
+		own := feed.FanoutRequest{Post: feed.Post{Author: "1", Text: c.text}, Viewers: []string{"1"}}
+		if got := fanOut(t, r, own).Dropped; got != nil {
+			t.Errorf("%q in %q: a fan-out drops %+v for the author", c.muted, c.text, got)
+		}
 		tagged := feed.Post{ID: "p", Author: "9", Facets: map[activity.Facet][]string{"phrase": {"x", c.muted}}}
 		canonical, _, err := phrases.Canonical(c.muted)
 		must(t, err)
@@ -464,5 +468,41 @@ func TestPhrasesOnEarlierFormat(t *testing.T) {
 	f := fanOut(t, r, feed.FanoutRequest{Post: posts[1], Viewers: []string{earlier, current}})
 	if got := degraded(f.Degraded); len(f.Dropped) > 0 || !slices.Equal(got, []string{"word-mute"}) {
 		t.Errorf("fan-out: %+v", f)
+	}
+}
+
+// Ids that nothing looks for do not count: phrases, and those of facets of which the request has no
+// kind.
+func TestCountedIDs(t *testing.T) {
+	r := openWith(t, activity.Config{Kinds: moreKinds(t,
+		activity.Kind{Name: "word-mute", Plural: "word-mutes", Target: "phrase", Fold: activity.FoldText, Effect: activity.Drop},
+		activity.Kind{Name: "tag-mute", Plural: "tag-mutes", Target: "tag", Effect: activity.Drop},
+	)})
+	recordActivities(t, r, mute("1", "w7"))
+	var ids []string
+	for i := range feed.MaxFacetIDs {
+		ids = append(ids, fmt.Sprint("w", i))
+	}
+	request := func(facet activity.Facet, kinds ...string) feed.Request {
+		post := feed.Post{ID: "p", Author: "9", Facets: map[activity.Facet][]string{facet: ids}}
+		return feed.Request{Viewer: "1", Kinds: kinds, Posts: slices.Repeat([]feed.Post{post}, 500)}
+	}
+	for name, c := range map[string]struct {
+		req     feed.Request
+		dropped int // -1: refused
+	}{
+		"phrases":              {request("phrase"), 500},
+		"tags":                 {request("tag"), -1},
+		"tags without a kind":  {request("tag", "hide", "block"), 0},
+		"tags beside one kind": {request("tag", "tag-mute"), -1},
+	} {
+		a, err := feed.Filter(t.Context(), r, c.req)
+		invalid, refused := errors.AsType[*activity.InvalidError](err)
+		switch {
+		case c.dropped < 0 && (!refused || invalid.Code != activity.CodeTooManyIDs):
+			t.Errorf("%s: error %v", name, err)
+		case c.dropped >= 0 && (err != nil || len(a.Dropped) != c.dropped):
+			t.Errorf("%s: %d dropped, error %v, want %d", name, len(a.Dropped), err, c.dropped)
+		}
 	}
 }

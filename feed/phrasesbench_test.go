@@ -97,14 +97,14 @@ func withTexts(feeds []feed.Request, language string) (with []feed.Request, phra
 				phrase += " " + words[rng.IntN(len(words))]
 			}
 		}
-		phrases = append(phrases, fmt.Sprint(phrase))
+		phrases = append(phrases, phrase)
 	}
 	return with, phrases
 }
 
 // BenchmarkPhrasesFanout checks 10,000 viewers of a new post on Redis in turns: without a text, and
-// with texts of 280 and 5,000 characters. 2,000 other users have 10 phrases each. x-none is how much
-// longer the median is than without a text.
+// with texts of 280 and 5,000 characters. 2,000 other users have 10 phrases each. x-none is how
+// much longer the median is than without a text.
 func BenchmarkPhrasesFanout(b *testing.B) {
 	r := openWith(b, activity.Config{Store: redisStore(b, redistest.Start(b)), Kinds: wordKinds(b), Ledger: openLedger(b, 4096)})
 	feeds, phrases := withTexts(candidates(500), "english")

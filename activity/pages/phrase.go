@@ -60,13 +60,29 @@ func (p *Phrases) Has(page *favfilter.Page, phrase favfilter.Hash) bool {
 	return page.Contains(p.keys.With(phrase))
 }
 
+// CutText is a text in which phrases are looked for. It is not safe for concurrent use.
+type CutText struct {
+	phrases.Text
+
+	Seed uint64 // of the filter
+	End  int    // units from here on are not looked at
+}
+
+// HeadAt returns the hash of the head that begins with unit at, and its number of units. If it ends
+// after End, HeadAt returns false.
+func (t *CutText) HeadAt(at int) (head favfilter.Hash, n int, ok bool) {
+	if n = t.Head(at); at+n > t.End {
+		return head, n, false
+	}
+	return favfilter.HashKeyBytes(t.Seed, t.Phrase(at, n)), n, true
+}
+
 // Find calls found for each phrase of the page that begins with unit at of a text, with its number
-// of units. head is the hash of the head there. Units from end on are not looked at.
+// of units. head is the hash of the head there.
 func (p *Phrases) Find(
-	page *favfilter.Page, text *phrases.Text, seed uint64, at, end int, head favfilter.Hash,
-	found func(n int),
+	page *favfilter.Page, in *CutText, at int, head favfilter.Hash, found func(n int),
 ) {
-	first := text.Head(at)
+	first := in.Head(at)
 	for n, hash := first, head; ; n++ {
 		if p.Has(page, hash) {
 			found(n)
@@ -74,11 +90,11 @@ func (p *Phrases) Find(
 		if n < first+markedBeginnings && !page.Contains(p.marks.With(hash)) {
 			return
 		}
-		longer := text.Phrase(at, n+1)
-		if longer == nil || at+n+1 > end {
+		longer := in.Phrase(at, n+1)
+		if longer == nil || at+n+1 > in.End {
 			return
 		}
-		hash = favfilter.HashKeyBytes(seed, longer)
+		hash = favfilter.HashKeyBytes(in.Seed, longer)
 	}
 }
 

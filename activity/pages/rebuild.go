@@ -424,7 +424,9 @@ func (b *rebuilder) imageOf(
 }
 
 // weigh returns how many keys without weight take as much room as the given keys and marks.
-func (b *rebuilder) weigh(parts []rowKeys, marks map[favfilter.Hash]bool) (capacity int, err error) {
+func (b *rebuilder) weigh(
+	parts []rowKeys, marks map[favfilter.Hash]bool,
+) (capacity int, err error) {
 	shape, err := b.shapeFor(0)
 	weight := 0.0
 	for _, part := range parts {

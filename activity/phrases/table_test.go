@@ -53,7 +53,8 @@ func TestRulesOfTheDocument(t *testing.T) {
 					var cut Text
 					cut.Cut(text)
 					_, end := cut.Find(canonical)
-					if examples++; (end > 0) != want {
+					examples++
+					if (end > 0) != want {
 						t.Errorf("%s: %q in %q: found %v", cells[0], phrases[0], text, end > 0)
 					}
 				}

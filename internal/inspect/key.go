@@ -64,9 +64,9 @@ type Side struct {
 
 // keyReader reads the state of one activity.
 type keyReader struct {
-	of   activity.Activities
-	rows *activity.Recorder // of; nil without a ledger, which has the rows
-	kind activity.Kind
+	of    activity.Activities
+	rows  *activity.Recorder // of; nil without a ledger, which has the rows
+	kind  activity.Kind
 	pages map[keyOwner]*pages.PageInside // read so far
 	*Key
 }

@@ -134,7 +134,8 @@ func readFacets(text jsontext.Value) (facets map[activity.Facet]facetEntry, errs
 		e.read("fold", &f.fold, "text")
 		e.read("rollup", &f.rollup, "text")
 		var text bool
-		switch e.read("text", &text, "true or false"); {
+		e.read("text", &text, "true or false")
+		switch {
 		case text && f.fold != activity.AsIs:
 			e.mistake("text has a fold of its own: leave out fold")
 		case text:

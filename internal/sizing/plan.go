@@ -173,7 +173,8 @@ func New(in Input, number uint32, kinds *activity.Kinds) (*Plan, error) {
 		return nil, err
 	}
 	if slices.ContainsFunc(kinds.All(), activity.Kind.InText) {
-		p.Notes = append(p.Notes, "Marks are extra: 4 bytes for each user with phrases, and 4 to 12 for each longer phrase.")
+		const marks = "Marks are extra: 4 bytes for a user with phrases, 4 to 12 for a longer phrase."
+		p.Notes = append(p.Notes, marks)
 	}
 	p.nodes()
 	p.Ledger = Ledger{
