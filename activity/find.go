@@ -27,7 +27,7 @@ type Hit struct {
 	List      string // the list whose activity it is; "": the user's
 	ID        string // the id on the candidate; in an audience, the owner
 	// Place is that of ID among the candidate's of the facet: 0 is the first, others follow. -1: ID
-	// is a phrase in its text.
+	// is a phrase.
 	Place int
 	Match Match
 }
@@ -43,7 +43,8 @@ func (v *View) Find(c Candidates, from, until, deciding int) (hits []Hit) {
 	defer s.release(v)
 	s.from = from
 	for i := range v.kinds {
-		if facet := v.kinds[i].facet; s.of(facet) == nil && v.looksAt(facet) {
+		if l := &v.kinds[i]; l.phrases == nil && s.of(l.facet) == nil {
+			facet := l.facet
 			s.begin(facet)
 			c.Hash(&s.hashes, facet, from, until)
 			s.end()
@@ -53,9 +54,9 @@ func (v *View) Find(c Candidates, from, until, deciding int) (hits []Hit) {
 	for _, list := range v.lists {
 		s.test(list, deciding)
 	}
-	s.texts.add(v)
+	s.texts.prepare(v)
 	for _, list := range v.lists {
-		s.texts.add(list)
+		s.texts.prepare(list)
 	}
 	s.texts.search(c, from, until)
 	v.cutOff = v.cutOff || s.texts.cutOff
@@ -199,10 +200,10 @@ func (s *search) of(facet Facet) *column {
 func (s *search) test(v *View, deciding int) {
 	for i := range v.kinds[:min(deciding, len(v.kinds))] {
 		l := &v.kinds[i]
-		c := s.of(l.facet)
-		if c == nil {
-			continue
+		if l.phrases != nil {
+			continue // texts has searched for them
 		}
+		c := s.of(l.facet)
 		hashes, found := s.hashes.all[c.first:c.end], s.found[c.first:c.end]
 		if l.window != nil {
 			s.testWindow(l, hashes, found)
@@ -262,10 +263,12 @@ func (s *search) foundOn(candidates int) []bool {
 func (s *search) add(v *View, list string, c Candidates, n, deciding int, hits []Hit) []Hit {
 	for i := range v.kinds {
 		l := &v.kinds[i]
-		column := s.of(l.facet)
-		if column == nil {
+		if l.phrases != nil {
+			like := Hit{Candidate: n, Kind: l.kind, List: list, Match: Direct}
+			hits = s.texts.appendHits(hits, s.inText, v, i, like)
 			continue
 		}
+		column := s.of(l.facet)
 		begin, end := column.of(n - s.from)
 		for next := begin; next < end; next++ {
 			if i < deciding && !s.found[next] {
@@ -288,11 +291,6 @@ func (s *search) add(v *View, list string, c Candidates, n, deciding int, hits [
 			}
 			h.ID = first
 			hits = append(hits, h)
-		}
-		for phrase := range s.texts.inPhrases(s.inText, v, i) {
-			hits = append(hits, Hit{
-				Candidate: n, Kind: l.kind, List: list, ID: phrase, Place: -1, Match: Direct,
-			})
 		}
 	}
 	return hits

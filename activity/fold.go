@@ -237,13 +237,13 @@ func (ks *Kinds) Canonical(a Activity) (Activity, error) {
 }
 
 // Covering returns the ids under which kinds look for ids of a facet: each id folded, also by the
-// [Fold.Other] form, and their parents. Nil: the ids as they are.
+// [Fold.Other] form, and their parents. Nil: the ids as they are, or as [View.Find] folds phrases.
 func (ks *Kinds) Covering(facet Facet, ids []string) (covering []string) {
 	if !ks.folds {
 		return nil
 	}
 	k := ks.facets[facet]
-	if k == nil || k.Fold == AsIs && k.Rollup == NoRollup {
+	if k == nil || k.InText() || k.Fold == AsIs && k.Rollup == NoRollup {
 		return nil
 	}
 	covering = make([]string, 0, 4*len(ids))
@@ -255,4 +255,15 @@ func (ks *Kinds) Covering(facet Facet, ids []string) (covering []string) {
 		}
 	}
 	return covering
+}
+
+// Phrases returns the ids of a facet in the form in which they are recorded, if they are phrases.
+// Nil: the facet is another one.
+func (ks *Kinds) Phrases(facet Facet, ids []string) (phrases []string) {
+	if k := ks.facets[facet]; k != nil && k.InText() {
+		for _, id := range ids {
+			phrases = append(phrases, k.Fold.ID(id))
+		}
+	}
+	return phrases
 }

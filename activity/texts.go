@@ -1,7 +1,6 @@
 package activity
 
 import (
-	"iter"
 	"unicode/utf8"
 
 	"github.com/feedfilter/feedfilter/activity/pages"
@@ -59,9 +58,9 @@ type texts struct {
 	cutOff  bool           // some text is longer than MaxText
 }
 
-// add prepares the search for the phrases of a View. If there are none, as for nearly all users, no
-// text is looked at.
-func (t *texts) add(v *View) {
+// prepare prepares the search for the phrases of a View. If there are none, as for nearly all users,
+// nothing is looked at.
+func (t *texts) prepare(v *View) {
 	t.cut.Seed = v.seed
 	for i := range v.kinds {
 		l := &v.kinds[i]
@@ -79,12 +78,19 @@ func (t *texts) reset() {
 	t.lookups, t.found, t.cutOff = t.lookups[:0], t.found[:0], false
 }
 
-// search looks for phrases in the texts of the candidates from to until-1.
+// search looks for phrases among the ids of the candidates from to until-1, and in their texts.
 func (t *texts) search(c Candidates, from, until int) {
 	if len(t.lookups) == 0 {
 		return
 	}
 	for n := from; n < until; n++ {
+		for i := range t.lookups {
+			l := &t.lookups[i]
+			_, ids := c.IDs(n, l.view.kinds[l.kind].facet)
+			for _, id := range ids {
+				t.searchID(n, i, id)
+			}
+		}
 		if text := c.Text(n); text != "" {
 			t.cutOff = !cutText(&t.cut, text) || t.cutOff
 			t.searchText(n)
@@ -101,6 +107,17 @@ func cutText(to *pages.CutText, text string) (whole bool) {
 		to.End--
 	}
 	return whole
+}
+
+// searchID looks for an id, which is one phrase as a whole.
+func (t *texts) searchID(candidate, lookup int, id string) {
+	t.cut.Cut(id)
+	units := t.cut.Units()
+	l := &t.lookups[lookup]
+	phrase := t.cut.Phrase(0, units) // nil: nobody can record it
+	if phrase != nil && l.has.Has(l.page, favfilter.HashKeyBytes(t.cut.Seed, phrase)) {
+		t.note(candidate, lookup, 0, units)
+	}
 }
 
 // searchText looks for phrases in the text that is cut, which is that of a candidate.
@@ -154,16 +171,16 @@ func cutFound(rest []found, candidate int) (of, after []found) {
 	return rest[from:until], rest[until:]
 }
 
-// inPhrases yields the phrases that are found for a kind of a View, among those on a candidate.
-func (t *texts) inPhrases(of []found, v *View, kind int) iter.Seq[string] {
-	return func(yield func(string) bool) {
-		for i := range of {
-			l := &t.lookups[of[i].lookup]
-			if l.view == v && l.kind == kind && !yield(of[i].phrase) {
-				return
-			}
+// appendHits appends a hit for each phrase that is found for a kind of a View, among those on a
+// candidate. like has what they have in common.
+func (t *texts) appendHits(hits []Hit, of []found, v *View, kind int, like Hit) []Hit {
+	for i := range of {
+		if l := &t.lookups[of[i].lookup]; l.view == v && l.kind == kind {
+			like.ID, like.Place = of[i].phrase, -1
+			hits = append(hits, like)
 		}
 	}
+	return hits
 }
 
 // CutOff returns the kinds that did not look at all of a text, because Find met one of more than

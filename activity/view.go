@@ -131,15 +131,6 @@ func (v *View) takePage(read pages.Answer) {
 	}
 }
 
-// looksAt reports whether the View or one of a list looks for ids of a facet.
-func (v *View) looksAt(facet Facet) bool {
-	looks := func(l lookup) bool {
-		return l.facet == facet && (l.phrases == nil || l.page != nil)
-	}
-	return slices.ContainsFunc(v.kinds, looks) ||
-		slices.ContainsFunc(v.lists, func(list *View) bool { return list.looksAt(facet) })
-}
-
 // newView returns a View that has not read anything yet.
 func (r *reader) newView(user string, kinds []Kind) *View {
 	v := &View{

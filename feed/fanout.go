@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strconv"
@@ -110,6 +111,12 @@ func (f *fanout) compile(kinds *activity.Kinds) error {
 		return err
 	}
 	f.req.Post = f.prepare(kinds, []Post{f.req.Post})[0]
+	for facet, ids := range f.req.Post.Facets {
+		if phrases := kinds.Phrases(facet, ids); phrases != nil {
+			f.req.Post.Facets = maps.Clone(f.req.Post.Facets)
+			f.req.Post.Facets[facet] = phrases
+		}
+	}
 	for i, id := range f.req.Viewers {
 		if activity.IsPlainID(id) {
 			continue
