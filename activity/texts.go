@@ -58,8 +58,8 @@ type texts struct {
 	cutOff  bool           // some text is longer than MaxText
 }
 
-// prepare prepares the search for the phrases of a View. If there are none, as for nearly all users,
-// nothing is looked at.
+// prepare prepares the search for the phrases of a View. If there are none, as for nearly all
+// users, nothing is looked at.
 func (t *texts) prepare(v *View) {
 	t.cut.Seed = v.seed
 	for i := range v.kinds {
