@@ -165,6 +165,7 @@ lint: golangci-lint ## Check the formatting, golangci-lint and the prose.
 		echo "not formatted, run gofmt -w on:"; echo "$$unformatted"; exit 1; fi
 	$(GOLANGCI_LINT) run $(LINTARGS) ./...
 	cd tools && ../$(GOLANGCI_LINT) run $(LINTARGS) ./assemble ./opspage ./prose
+	$(GO) -C tools list -deps ./... >/dev/null # go.mod and go.sum have what all of it needs
 	$(GO) -C tools test ./prose
 	$(GO) -C tools run ./prose
 

@@ -1,6 +1,7 @@
 package limits_test
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -312,4 +313,27 @@ func (b *brokenLog) Write(line []byte) (int, error) {
 		return 0, errors.New("no space left")
 	}
 	return b.LockedBuffer.Write(line)
+}
+
+// What is recorded under one id has one hash, however it was typed.
+func TestAuditOfFoldedIDs(t *testing.T) {
+	kinds := httpapitest.KindsWith(t,
+		activity.Kind{Name: "word-mute", Plural: "word-mutes", Target: "phrase", Effect: activity.Drop, Fold: activity.FoldText},
+		activity.Kind{Name: "domain-mute", Plural: "domain-mutes", Target: "domain", Effect: activity.Drop, Fold: activity.FoldHost},
+	)
+	a := httpapitest.Audits{IDs: access.NewIDs(), Out: new(bytes.Buffer)}
+	c := httpapi.Config{}
+	c.Access.IDs, c.Access.Audit = a.IDs, access.NewAudit(a.Out, access.AuditRefuse, slog.New(slog.DiscardHandler))
+	a.Service, _ = httpapitest.Guarded(t, c, kinds)
+	for _, call := range []struct{ method, path, recorded string }{
+		{"PUT", "word-mutes/Climate%20%20CHANGE", "climate change"},
+		{"DELETE", "word-mutes/climate-change", "climate change"},
+		{"PUT", "domain-mutes/X.Example.", "x.example"},
+		{"DELETE", "domain-mutes/https:%2F%2Fx.example", "x.example"},
+	} {
+		a.Do(t, call.method, "/v1/users/u/"+call.path, "", httpapitest.As("all")...)
+		if lines := a.Take(t); len(lines) != 1 || lines[0]["target"] != a.IDs.Hash(call.recorded) || lines[0]["changed"] != 1.0 {
+			t.Errorf("%s %s: audited %v, want the hash of %s", call.method, call.path, lines, call.recorded)
+		}
+	}
 }

@@ -112,7 +112,8 @@ func (o *Operations) Record(
 	if a.Remove {
 		op = OpRemove
 	}
-	of.Note(op, k.Name, a.User, a.Target)
+	// As it is recorded, so that the additions and removals of one id have one hash.
+	of.Note(op, k.Name, a.User, batch.Activities()[0].Target)
 	ctx, cancel := o.Limits.Bound(ctx)
 	defer cancel()
 	outcomes, err := batch.Record(ctx)
