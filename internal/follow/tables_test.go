@@ -120,3 +120,33 @@ func TestTablesFold(t *testing.T) {
 		t.Errorf("%+v, %v", changes, err)
 	}
 }
+
+// TestTablesPhrases: rows with the same phrase give the same activity, and one without a word none.
+func TestTablesPhrases(t *testing.T) {
+	kinds, err := activity.NewKinds(activity.Kind{Name: "word-mute", Plural: "word-mutes", Target: "phrase", Effect: activity.Drop, Fold: activity.FoldText})
+	if err != nil {
+		t.Fatal(err)
+	}
+	tables, err := ParseTables([]byte(`{"tables":[{"table":"muted_words","kind":"word-mute","user":"a","target":"b"}]}`), kinds)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rowOf := func(phrase string) row {
+		return func(column string) (*string, bool) {
+			return new(map[string]string{"a": "1", "b": phrase}[column]), true
+		}
+	}
+	m := newMapper(tables, kinds)
+	changes, err := m.changes(&tables[0], time.Time{}, rowOf("Climate  CHANGE"), rowOf("climate-change"))
+	if err != nil || len(changes) > 0 {
+		t.Errorf("another form of the same phrase: %+v, %v", changes, err)
+	}
+	changes, err = m.changes(&tables[0], time.Time{}, rowOf("#Go"), rowOf("GO"))
+	if err != nil || len(changes) != 2 || changes[0].Target != "#go" || changes[1].Target != "go" {
+		t.Errorf("another phrase: %+v, %v", changes, err)
+	}
+	_, why, err := m.gives(&tables[0], rowOf("!?"))
+	if why != reasonID || err == nil || !strings.Contains(err.Error(), "no word in it") {
+		t.Errorf("a phrase without a word: %v, %v", why, err)
+	}
+}
