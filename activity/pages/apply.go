@@ -189,7 +189,30 @@ func (a *applier) mend(
 			return nil
 		}
 	}
-	return a.rebuilder.remake(ctx, page, b.Sequence, reason)
+	err := a.rebuilder.remake(ctx, page, b.Sequence, reason)
+	if err != nil && ledgerDown(err) && a.inSpiteOfRoom(ctx, b, res, reason) {
+		return nil
+	}
+	return err
+}
+
+// beyondRate is how many times its false-positive rate a page may have that cannot be rebuilt.
+const beyondRate = 10
+
+// inSpiteOfRoom reports whether the page of b has the change although it could not be rebuilt,
+// since all that it lacks is room. While the ledger cannot be read, a page that lacked the change
+// would refuse its users' feeds. A page with somewhat too many bits only has more false positives,
+// until the next write or the scrub rebuilds it.
+func (a *applier) inSpiteOfRoom(
+	ctx context.Context, b favfilter.Batch, res favfilter.Result, reason string,
+) bool {
+	if res.State == favfilter.Overfull {
+		b.Rate = min(beyondRate*a.storage.keyRate, 0.5)
+		res = a.apply(ctx, []favfilter.Batch{b})[0]
+		return res.Err == nil &&
+			(res.State == favfilter.Applied || res.State == favfilter.Current)
+	}
+	return res.State == favfilter.Applied && (reason == PageOverfull || reason == reasonOversized)
 }
 
 // faultOf returns why the page must be rebuilt after the store answered res; "" if it need not be.
@@ -208,7 +231,7 @@ func (a *applier) faultOf(ctx context.Context, page uint32, res favfilter.Result
 	case a.rebuilder.overfull(res.Header):
 		return PageOverfull
 	case a.rebuilder.oversized(res.Header):
-		return "oversized"
+		return reasonOversized
 	default:
 		if res.Cleared > 0 && res.Cleared < enoughCleared {
 			a.due.add(page, reasonResidue, 0)

@@ -29,6 +29,8 @@ const (
 	// reasonClosed is the reason of a closed page, which has no users. If the ledger has users on
 	// it, its state is PageAhead.
 	reasonClosed = "closed"
+	// reasonOversized is the reason of a page that is much larger than its keys need.
+	reasonOversized = "oversized"
 )
 
 // stateAlone returns the state of a page by its content. Without a ledger, a missing page cannot be

@@ -52,7 +52,7 @@ func TestBothFormatsTogether(t *testing.T) {
 		rebuilds := 0
 		for _, p := range processes {
 			for reason, n := range p.Stats().Rebuilds {
-				if reason != PageMissing && reason != PageOverfull && reason != "jammed" && reason != "oversized" && reason != "test" {
+				if reason != PageMissing && reason != PageOverfull && reason != "jammed" && reason != reasonOversized && reason != "test" {
 					rebuilds += int(n)
 				}
 			}

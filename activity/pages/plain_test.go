@@ -77,6 +77,13 @@ func TestRepeats(t *testing.T) {
 func TestFalsePositiveInsert(t *testing.T) {
 	g := newRig(t, &favfilter.Memory{}, 1)
 	g.recordAll(t, "1", posts("base"), 2000, false)
+	for i := range 2000 { // a page that is nearly full has enough false positives
+		h := g.header(t, 0)
+		if limit := h.Shape.Limit(g.storage.keyRate); h.Set > limit-limit/20 {
+			break
+		}
+		g.record(t, true, add("1", "hide", fmt.Sprint("more", i)))
+	}
 	v, err := g.view(t.Context(), "1")
 	must(t, err)
 	var riders []string

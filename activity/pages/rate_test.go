@@ -2,11 +2,13 @@ package pages
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"sync/atomic"
 	"testing"
 
+	"github.com/feedfilter/feedfilter/activity/ledger"
 	"github.com/feedfilter/feedfilter/favfilter"
 )
 
@@ -84,6 +86,53 @@ func TestRoomForAKey(t *testing.T) {
 		}
 		if n := watched.n.Load(); n > 0 {
 			t.Errorf("%d of 400 writes of a key found no room in the page", n)
+		}
+	})
+}
+
+// While the ledger cannot be read, a page takes changes for which it has no room within its rate,
+// so that it lacks none. It takes them up to a higher rate.
+func TestFullPageWithoutLedger(t *testing.T) {
+	onStores(t, func(t *testing.T, store favfilter.Store) {
+		g := newRig(t, store, 1)
+		watched := &refusals{Store: store}
+		g.open(t, g.ledger, watched)
+		g.record(t, true, add("1", "hide", "first"))
+		var down atomic.Bool
+		g.useAround(func(ctx context.Context, c *ledger.Call, next func(ctx context.Context) error) error {
+			if down.Load() && c.Operation == "keys" {
+				return errors.New("the ledger is down")
+			}
+			return next(ctx)
+		})
+		down.Store(true)
+		shape := g.header(t, 0).Shape
+		taken, limit := 0, shape.Limit(beyondRate*g.storage.keyRate)
+		for i := 0; ; i++ {
+			var acts []act
+			for n := range 5 {
+				acts = append(acts, add("1", "hide", fmt.Sprint("p", i, "-", n)))
+			}
+			before := watched.n.Load()
+			_, err := g.Record(t.Context(), acts)
+			h := g.header(t, 0)
+			rows, s, readErr := g.ledger.Keys(t.Context(), 0)
+			must(t, readErr)
+			if h.Shape != shape || h.Set > limit {
+				t.Fatalf("%d bits set of %d, at most %d", h.Set, h.Shape.Bits, limit)
+			}
+			if err != nil || h.Sequence != s.Sequence { // acknowledged late: the page will not be used
+				break
+			}
+			if int(h.Count) != len(rows) {
+				t.Fatalf("the page has %d keys, the ledger %d", h.Count, len(rows))
+			}
+			if watched.n.Load() > before {
+				taken++
+			}
+		}
+		if taken == 0 {
+			t.Error("no write was taken for which the page had no room")
 		}
 	})
 }
