@@ -156,8 +156,8 @@ export type FilterRequest = Message<"feedfilter.v1.FilterRequest"> & {
   within: string;
 
   /**
-   * The text of each candidate, in the order of `posts`; "" if it has none. Empty: no candidate has a
-   * text. Kinds look for phrases in the first 5,000 bytes.
+   * The text of each candidate, in the order of `posts`; "" if it has none. Empty: no candidate has
+   * a text. Kinds look for phrases in the first 5,000 bytes.
    *
    * @generated from field: repeated string texts = 19;
    */
