@@ -237,7 +237,8 @@ func (ks *Kinds) Canonical(a Activity) (Activity, error) {
 }
 
 // Covering returns the ids under which kinds look for ids of a facet: each id folded, also by the
-// [Fold.Other] form, and their parents. Nil: the ids as they are, or as [View.Find] folds phrases.
+// [Fold.Other] form, and their parents. Nil: the ids as they are. So it
+// is for phrases, which [View.Find] folds.
 func (ks *Kinds) Covering(facet Facet, ids []string) (covering []string) {
 	if !ks.folds {
 		return nil

@@ -1,6 +1,7 @@
 package activity
 
 import (
+	"slices"
 	"unicode/utf8"
 
 	"github.com/feedfilter/feedfilter/activity/pages"
@@ -41,6 +42,9 @@ type phraseLookup struct {
 	page *favfilter.Page
 	has  *pages.Phrases
 }
+
+// facet returns the facet of the kind.
+func (l *phraseLookup) facet() Facet { return l.view.kinds[l.kind].facet }
 
 // found is a phrase in a text.
 type found struct {
@@ -85,10 +89,14 @@ func (t *texts) search(c Candidates, from, until int) {
 	}
 	for n := from; n < until; n++ {
 		for i := range t.lookups {
-			l := &t.lookups[i]
-			_, ids := c.IDs(n, l.view.kinds[l.kind].facet)
+			facet := t.lookups[i].facet()
+			earlier := func(l phraseLookup) bool { return l.facet() == facet }
+			if slices.ContainsFunc(t.lookups[:i], earlier) {
+				continue
+			}
+			_, ids := c.IDs(n, facet)
 			for _, id := range ids {
-				t.searchID(n, i, id)
+				t.searchID(n, facet, id)
 			}
 		}
 		if text := c.Text(n); text != "" {
@@ -109,14 +117,19 @@ func cutText(to *pages.CutText, text string) (whole bool) {
 	return whole
 }
 
-// searchID looks for an id, which is one phrase as a whole.
-func (t *texts) searchID(candidate, lookup int, id string) {
+// searchID looks for an id of a facet, which is one phrase as a whole.
+func (t *texts) searchID(candidate int, facet Facet, id string) {
 	t.cut.Cut(id)
 	units := t.cut.Units()
-	l := &t.lookups[lookup]
-	phrase := t.cut.Phrase(0, units) // nil: nobody can record it
-	if phrase != nil && l.has.Has(l.page, favfilter.HashKeyBytes(t.cut.Seed, phrase)) {
-		t.note(candidate, lookup, 0, units)
+	phrase := t.cut.Phrase(0, units)
+	if phrase == nil {
+		return // nobody can record it
+	}
+	hash := favfilter.HashKeyBytes(t.cut.Seed, phrase)
+	for i := range t.lookups {
+		if l := &t.lookups[i]; l.facet() == facet && l.has.Has(l.page, hash) {
+			t.note(candidate, i, 0, units)
+		}
 	}
 }
 
