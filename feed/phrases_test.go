@@ -506,3 +506,26 @@ func TestCountedIDs(t *testing.T) {
 		}
 	}
 }
+
+// A text belongs to all facets of phrases, and an id to its own alone.
+func TestTwoFacetsOfPhrases(t *testing.T) {
+	r := openWith(t, activity.Config{FalsePositiveRate: 1e-8, Kinds: moreKinds(t,
+		activity.Kind{Name: "word-mute", Plural: "word-mutes", Target: "phrase", Fold: activity.FoldText, Effect: activity.Drop},
+		activity.Kind{Name: "topic-mute", Plural: "topic-mutes", Target: "topic", Fold: activity.FoldText, Effect: activity.Drop},
+	)})
+	topic := activity.Activity{User: "1", Kind: "topic-mute", Target: "Big News"}
+	recordActivities(t, r, mute("1", "spoiler"), topic)
+	ids := func(facet activity.Facet, id string) map[activity.Facet][]string {
+		return map[activity.Facet][]string{"phrase": {"x"}, "topic": {"y"}, facet: {"z", id}}
+	}
+	a := filter(t, r, feed.Request{Viewer: "1", Posts: []feed.Post{
+		{ID: "kept: no topic", Author: "9", Facets: ids("topic", "SPOILER")},
+		{ID: "kept: no word", Author: "9", Facets: ids("phrase", "big-news")},
+		{ID: "dropped by a word", Author: "9", Facets: ids("phrase", "SPOILER")},
+		{ID: "dropped by a topic", Author: "9", Facets: ids("topic", "big-news")},
+		{ID: "dropped by its text", Author: "9", Text: "big news"},
+	}})
+	if got := kept(a); !slices.Equal(got, []string{"kept: no topic", "kept: no word"}) {
+		t.Errorf("kept %q", got)
+	}
+}
