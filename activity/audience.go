@@ -141,11 +141,11 @@ func (r *reader) audienceView(owner Owner, kinds []Kind) *View {
 
 // audienceText is a text, in which those phrases are found that anybody has of some kinds.
 type audienceText struct {
-	cut      pages.CutText
+	cut      pages.PhraseSearch
 	kinds    []*Kind
-	has      []pages.Phrases // of each kind
-	heads    []uint64        // hashes that place the distinct heads of phrases in the text
-	pageOf   map[uint64]int  // index in heads
+	lookups  []pages.PhraseLookup // of each kind, without a page
+	heads    []uint64             // hashes that place the distinct heads of phrases in the text
+	pageOf   map[uint64]int       // index in heads
 	degraded []Degraded
 }
 
@@ -164,14 +164,14 @@ func (r *reader) newAudienceText(q AudienceQuery) *audienceText {
 		k := &q.Kinds[i]
 		if mirror := k.Mirror(); k.InText() && mirror != "" {
 			t.kinds = append(t.kinds, k)
-			has := pages.PhrasesOf(t.cut.Seed, mirror, "", string(k.Target), r.weights[mirror])
-			t.has = append(t.has, has)
+			of := pages.PhrasesOf(t.cut.Seed, mirror, "", string(k.Target), r.weights[mirror])
+			t.lookups = append(t.lookups, pages.PhraseLookup{Phrases: of})
 		}
 	}
 	if len(t.kinds) == 0 || q.Text == "" {
 		return t
 	}
-	if !cutText(&t.cut, q.Text) {
+	if !cutText(&t.cut.CutText, q.Text) {
 		for _, k := range t.kinds {
 			t.degraded = append(t.degraded, Degraded{Kind: k.Name, Reason: cutOffReason})
 		}
@@ -205,15 +205,16 @@ func (t *audienceText) find(answers []pages.Answer) (found []ownerInText) {
 			}
 			continue
 		}
-		for i, k := range t.kinds {
-			t.has[i].Find(answer.Page, &t.cut, at, head, func(n int) {
-				owner := Owner{Facet: k.Target, ID: string(t.cut.Phrase(at, n))}
-				if !known[owner] {
-					known[owner] = true
-					found = append(found, ownerInText{owner, answer})
-				}
-			})
+		for i := range t.lookups {
+			t.lookups[i].Page = answer.Page
 		}
+		t.cut.Find(t.lookups, at, func(lookup, n int) {
+			owner := Owner{Facet: t.kinds[lookup].Target, ID: string(t.cut.Phrase(at, n))}
+			if !known[owner] {
+				known[owner] = true
+				found = append(found, ownerInText{owner, answer})
+			}
+		})
 	}
 	return found
 }

@@ -35,28 +35,27 @@ func FindPhrase(text, phrase string) (start, end int) {
 	return cut.Text.Find(phrase)
 }
 
-// phraseLookup looks for phrases of one kind in texts.
-type phraseLookup struct {
+// phrasesOf says whose phrases a lookup looks for.
+type phrasesOf struct {
 	view *View // the user's, or that of a list
 	kind int   // index of the kind in the View
-	page *favfilter.Page
-	has  *pages.Phrases
 }
 
 // facet returns the facet of the kind.
-func (l *phraseLookup) facet() Facet { return l.view.kinds[l.kind].facet }
+func (o *phrasesOf) facet() Facet { return o.view.kinds[o.kind].facet }
 
 // found is a phrase in a text.
 type found struct {
 	candidate int
-	lookup    int    // index of the phraseLookup
+	lookup    int    // index in lookups
 	phrase    string // in canonical form
 }
 
 // texts looks for phrases in the texts of candidates. Its memory is reused.
 type texts struct {
-	cut     pages.CutText
-	lookups []phraseLookup
+	cut     pages.PhraseSearch
+	lookups []pages.PhraseLookup
+	of      []phrasesOf    // for each of lookups
 	found   []found        // by candidate
 	known   map[found]bool // has what is in found
 	cutOff  bool           // some text is longer than MaxText
@@ -69,17 +68,22 @@ func (t *texts) prepare(v *View) {
 	for i := range v.kinds {
 		l := &v.kinds[i]
 		if l.phrases != nil && l.page != nil {
-			t.lookups = append(t.lookups, phraseLookup{v, i, l.page, l.phrases})
+			t.lookups = append(t.lookups, pages.PhraseLookup{Phrases: *l.phrases, Page: l.page})
+			t.of = append(t.of, phrasesOf{v, i})
 		}
 	}
 }
 
 // reset forgets everything but the memory.
 func (t *texts) reset() {
+	if len(t.lookups) > 0 {
+		t.cut.Forget()
+	}
 	clear(t.lookups)
+	clear(t.of)
 	clear(t.found)
 	clear(t.known)
-	t.lookups, t.found, t.cutOff = t.lookups[:0], t.found[:0], false
+	t.lookups, t.of, t.found, t.cutOff = t.lookups[:0], t.of[:0], t.found[:0], false
 }
 
 // search looks for phrases among the ids of the candidates from to until-1, and in their texts.
@@ -88,10 +92,10 @@ func (t *texts) search(c Candidates, from, until int) {
 		return
 	}
 	for n := from; n < until; n++ {
-		for i := range t.lookups {
-			facet := t.lookups[i].facet()
-			earlier := func(l phraseLookup) bool { return l.facet() == facet }
-			if slices.ContainsFunc(t.lookups[:i], earlier) {
+		for i := range t.of {
+			facet := t.of[i].facet()
+			earlier := func(o phrasesOf) bool { return o.facet() == facet }
+			if slices.ContainsFunc(t.of[:i], earlier) {
 				continue
 			}
 			_, ids := c.IDs(n, facet)
@@ -100,7 +104,7 @@ func (t *texts) search(c Candidates, from, until int) {
 			}
 		}
 		if text := c.Text(n); text != "" {
-			t.cutOff = !cutText(&t.cut, text) || t.cutOff
+			t.cutOff = !cutText(&t.cut.CutText, text) || t.cutOff
 			t.searchText(n)
 		}
 	}
@@ -127,7 +131,7 @@ func (t *texts) searchID(candidate int, facet Facet, id string) {
 	}
 	hash := favfilter.HashKeyBytes(t.cut.Seed, phrase)
 	for i := range t.lookups {
-		if l := &t.lookups[i]; l.facet() == facet && l.has.Has(l.page, hash) {
+		if t.of[i].facet() == facet && t.lookups[i].Has(hash) {
 			t.note(candidate, i, 0, units)
 		}
 	}
@@ -136,14 +140,7 @@ func (t *texts) searchID(candidate int, facet Facet, id string) {
 // searchText looks for phrases in the text that is cut, which is that of a candidate.
 func (t *texts) searchText(candidate int) {
 	for at := range t.cut.End {
-		head, _, ok := t.cut.HeadAt(at)
-		if !ok {
-			return
-		}
-		for i := range t.lookups {
-			l := &t.lookups[i]
-			l.has.Find(l.page, &t.cut, at, head, func(n int) { t.note(candidate, i, at, n) })
-		}
+		t.cut.Find(t.lookups, at, func(lookup, n int) { t.note(candidate, lookup, at, n) })
 	}
 }
 
@@ -164,7 +161,7 @@ func (t *texts) note(candidate, lookup, at, n int) {
 func (t *texts) markFound(on []bool, from, deciding int) {
 	for i := range t.found {
 		f := &t.found[i]
-		if t.lookups[f.lookup].kind < deciding {
+		if t.of[f.lookup].kind < deciding {
 			on[f.candidate-from] = true
 		}
 	}
@@ -188,7 +185,7 @@ func cutFound(rest []found, candidate int) (of, after []found) {
 // candidate. like has what they have in common.
 func (t *texts) appendHits(hits []Hit, of []found, v *View, kind int, like Hit) []Hit {
 	for i := range of {
-		if l := &t.lookups[of[i].lookup]; l.view == v && l.kind == kind {
+		if o := t.of[of[i].lookup]; o.view == v && o.kind == kind {
 			like.ID, like.Place = of[i].phrase, -1
 			hits = append(hits, like)
 		}

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/feedfilter/feedfilter/activity"
 	"github.com/feedfilter/feedfilter/feed"
@@ -16,7 +17,7 @@ import (
 // characters for a viewer who has no phrase, and for one who has 200. x-none is how much longer the
 // median is for the first of these two than without texts.
 func BenchmarkPhrases(b *testing.B) {
-	for _, language := range []string{"english", "japanese"} {
+	for _, language := range []string{"english", "japanese", "characters"} {
 		b.Run(language, func(b *testing.B) {
 			r := openWith(b, activity.Config{Store: redisStore(b, redistest.Start(b)), Kinds: wordKinds(b)})
 			fill(b, r)
@@ -55,51 +56,104 @@ func BenchmarkPhrases(b *testing.B) {
 	}
 }
 
-// withTexts returns feeds whose posts have texts of 280 characters, and 200 phrases of 1 to 5
-// words. A few of these are in the texts.
+// withTexts returns feeds whose posts have texts of 280 characters, and 200 phrases. A few of these
+// are in the texts.
 func withTexts(feeds []feed.Request, language string) (with []feed.Request, phrases []string) {
 	rng := rand.New(rand.NewPCG(1, 2))
-	var words []string
-	for range 20_000 {
-		var word strings.Builder
-		for range 2 + rng.IntN(9) {
-			word.WriteByte(byte('a' + rng.IntN(26)))
-		}
-		words = append(words, word.String())
-	}
-	glyphs := []rune("のにはをたがでてとしれさあいうるらなも東京都日本人国会年大十中長出三同時政事自行社見月分議後前民生連")
-	text := func(characters int) string {
-		var b strings.Builder
-		for n := 0; n < characters; n++ {
-			if language == "japanese" {
-				b.WriteRune(glyphs[rng.IntN(len(glyphs))])
-				continue
-			}
-			rank := int(float64(len(words)) * rng.Float64() * rng.Float64() * rng.Float64()) // as words are used
-			b.WriteString(words[rank] + []string{" ", " ", " ", ", ", ". "}[rng.IntN(5)])
-			n = b.Len()
-		}
-		return string([]rune(b.String())[:characters])
-	}
+	text, phrase := inLanguage(language, rng)
 	for _, req := range feeds {
 		posts := append([]feed.Post(nil), req.Posts...)
 		for i := range posts {
-			posts[i].Text = text(280)
+			var b strings.Builder
+			for b.Len() < 280*utf8.UTFMax {
+				b.WriteString(text())
+			}
+			posts[i].Text = string([]rune(b.String())[:280])
 		}
 		req.Posts = posts
 		with = append(with, req)
 	}
 	for i := range 200 {
-		phrase := text(4 + rng.IntN(9))
-		if language == "english" {
-			phrase = strings.Join(words[rng.IntN(len(words)):][:1], " ")
-			for range i % 5 {
-				phrase += " " + words[rng.IntN(len(words))]
-			}
-		}
-		phrases = append(phrases, phrase)
+		phrases = append(phrases, phrase(i))
 	}
 	return with, phrases
+}
+
+// inLanguage returns functions that return parts of texts, and phrases.
+func inLanguage(name string, rng *rand.Rand) (text func() string, phrase func(i int) string) {
+	switch name {
+	case "english":
+		return inEnglish(rng)
+	case "japanese":
+		return inJapanese(rng)
+	default:
+		return inCharacters(rng)
+	}
+}
+
+// inEnglish has words of 2 to 10 letters, used as words are: a few often. Phrases have 1 to 5 of
+// them.
+func inEnglish(rng *rand.Rand) (text func() string, phrase func(i int) string) {
+	letter := func() rune { return 'a' + rng.Int32N(26) }
+	words := vocabulary(func() int { return 2 + rng.IntN(9) }, letter)
+	text = func() string { return often(rng, words) + often(rng, []string{" ", " ", ", ", ". "}) }
+	return text, func(i int) string {
+		of := make([]string, 1+i%5)
+		for n := range of {
+			of[n] = words[rng.IntN(len(words))]
+		}
+		return strings.Join(of, " ")
+	}
+}
+
+// inJapanese has words of 1 to 4 of 1,500 Chinese characters, used as those are, and particles
+// after them. Phrases have 1 or 2 words.
+func inJapanese(rng *rand.Rand) (text func() string, phrase func(i int) string) {
+	character := func() rune { return '\u4e00' + 13*rune(rank(rng, 1500)) }
+	words := vocabulary(func() int { return 1 + rng.IntN(4) }, character)
+	particles := strings.Fields("の に は を が た で て と し れ さ ある いる も する")
+	text = func() string { return often(rng, words) + often(rng, particles) }
+	return text, func(i int) string {
+		of := words[rng.IntN(len(words))]
+		if i%2 == 1 || len(of) < 6 {
+			of += words[rng.IntN(len(words))]
+		}
+		return of
+	}
+}
+
+// inCharacters has 50 characters without any order, of which each begins some phrase. Nothing takes
+// longer.
+func inCharacters(rng *rand.Rand) (text func() string, phrase func(i int) string) {
+	characters := []rune("のにはをがたでてとしれさあいうるらなも東京都日本人国会年大十中長出三同時政事自行社見月分議後前民生連")
+	text = func() string { return string(characters[rng.IntN(len(characters))]) }
+	return text, func(int) string {
+		of := ""
+		for range 4 + rng.IntN(9) {
+			of += text()
+		}
+		return of
+	}
+}
+
+// vocabulary returns 20,000 words.
+func vocabulary(length func() int, letter func() rune) (words []string) {
+	for range 20_000 {
+		word := ""
+		for range length() {
+			word += string(letter())
+		}
+		words = append(words, word)
+	}
+	return words
+}
+
+// often returns one of the strings, the first of them often.
+func often(rng *rand.Rand, of []string) string { return of[rank(rng, len(of))] }
+
+// rank returns one of n ranks, the first of them often.
+func rank(rng *rand.Rand, n int) int {
+	return int(float64(n) * rng.Float64() * rng.Float64() * rng.Float64())
 }
 
 // BenchmarkPhrasesFanout checks 10,000 viewers of a new post on Redis in turns: without a text, and

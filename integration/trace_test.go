@@ -104,8 +104,8 @@ func (tr *trace) onRedis(t *testing.T, server *cache, people int) {
 	if server.kind == elasticachetest.Serverless {
 		others = append(others, "replconf", "cluster|slots") // sent by the replica, and by clients that look for the primary
 	}
-	// The service looks at a few pages of its own accord, now and then. What belongs to feeds is
-	// there each time.
+	// Now and then the service looks at a few pages by itself. What belongs to feeds is there each
+	// time.
 	var unexpected string
 	for range 5 {
 		before := server.CommandStats()

@@ -55,11 +55,6 @@ const maxMarks = 1 + markedBeginnings
 // Any reports whether the page may have any phrase of the owner.
 func (p *Phrases) Any(page *favfilter.Page) bool { return page.Contains(p.any) }
 
-// Has reports whether the page may have a phrase, given its hash.
-func (p *Phrases) Has(page *favfilter.Page, phrase favfilter.Hash) bool {
-	return page.Contains(p.keys.With(phrase))
-}
-
 // CutText is a text in which phrases are looked for. It is not safe for concurrent use.
 type CutText struct {
 	phrases.Text
@@ -75,27 +70,6 @@ func (t *CutText) HeadAt(at int) (head favfilter.Hash, n int, ok bool) {
 		return head, n, false
 	}
 	return favfilter.HashKeyBytes(t.Seed, t.Phrase(at, n)), n, true
-}
-
-// Find calls found for each phrase of the page that begins with unit at of a text, with its number
-// of units. head is the hash of the head there.
-func (p *Phrases) Find(
-	page *favfilter.Page, in *CutText, at int, head favfilter.Hash, found func(n int),
-) {
-	first := in.Head(at)
-	for n, hash := first, head; ; n++ {
-		if p.Has(page, hash) {
-			found(n)
-		}
-		if n < first+markedBeginnings && !page.Contains(p.marks.With(hash)) {
-			return
-		}
-		longer := in.Phrase(at, n+1)
-		if longer == nil || at+n+1 > in.End {
-			return
-		}
-		hash = favfilter.HashKeyBytes(in.Seed, longer)
-	}
 }
 
 // PhraseHash returns the hash that places the other side of a phrase in canonical form: that of a

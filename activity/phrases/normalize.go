@@ -74,6 +74,10 @@ func (t *normalized) normalize(s string) {
 			t.setBase(i-1, len(t.norm)-1, t.table.of(rune(t.norm[len(t.norm)-1])))
 			continue
 		}
+		if next := t.simple(s, i); next > i {
+			i = next
+			continue
+		}
 		r, size := utf8.DecodeRuneInString(s[i:])
 		if r == utf8.RuneError && size == 1 {
 			t.norm, t.classes = append(t.norm, ' '), append(t.classes, 0)
@@ -81,27 +85,48 @@ func (t *normalized) normalize(s string) {
 			i++
 			continue
 		}
-		c := t.table.of(r)
-		if c.form == r && c.class <= glyph && !c.is(attaches) {
-			t.setBase(i, len(t.norm), c)
-			t.push(s[i:i+size], c.class)
-			i += size
-			continue
-		}
-		i = t.add(s, i, i+size, r, c)
+		i = t.add(s, i, i+size, r, t.table.of(r))
 	}
+}
+
+// simple adds the code points of s from i on that are not ASCII, have themselves as form, and
+// belong to none before them. Texts in most scripts are nothing else between spaces. It returns
+// where they end.
+func (t *normalized) simple(s string, i int) (end int) {
+	var last char
+	at := i // where last is
+	for end = i; end < len(s) && s[end] >= utf8.RuneSelf; {
+		r, size := utf8.DecodeRuneInString(s[end:])
+		c := t.table.of(r)
+		if r == utf8.RuneError || c.form != r || c.class > glyph || c.is(attaches) {
+			break
+		}
+		t.classes = appendClass(t.classes, c.class, size)
+		last, at = c, end
+		end += size
+	}
+	if end > i {
+		t.setBase(at, len(t.norm)+at-i, last)
+		t.norm = append(t.norm, s[i:end]...)
+	}
+	return end
 }
 
 // push appends a code point that is not ASCII, and its class.
 func (t *normalized) push(s string, c class) {
 	t.norm = append(t.norm, s...)
-	switch b := byte(c); len(s) {
+	t.classes = appendClass(t.classes, c, len(s))
+}
+
+// appendClass appends the class of a code point of that many bytes.
+func appendClass(to []byte, c class, size int) []byte {
+	switch b := byte(c); size {
 	case 2:
-		t.classes = append(t.classes, b, b)
+		return append(to, b, b)
 	case 3:
-		t.classes = append(t.classes, b, b, b)
+		return append(to, b, b, b)
 	default:
-		t.classes = append(t.classes, b, b, b, b)
+		return append(to, b, b, b, b)
 	}
 }
 
