@@ -133,10 +133,14 @@ func (a *applier) applyOnce(
 
 // reached notes that a page has reached the sequence of a transaction, or why it has not.
 func (a *applier) reached(p ledger.PageChange, to approach, err error) {
-	// Even after an error. The ledger has the change, so a page with a lower sequence lacks it.
-	a.sequences.Of(p.Page).Required.Raise(p.Sequence)
-	if err == nil && !to.skips(p) {
-		a.sequences.Of(p.Page).Stored.Raise(p.Sequence)
+	page := a.sequences.Of(p.Page)
+	if err != nil {
+		page.Fail(p.Sequence)
+		return
+	}
+	page.Required.Raise(p.Sequence)
+	if !to.skips(p) {
+		page.Stored.Raise(p.Sequence)
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -505,6 +506,98 @@ func TestPollsHoldNoProcessor(t *testing.T) {
 			if err := <-errs; err != nil {
 				t.Error(err)
 			}
+		}
+	})
+}
+
+// jammed is a store in which no removal has bits to clear.
+type jammed struct{ favfilter.Store }
+
+func (s jammed) Apply(ctx context.Context, batches []favfilter.Batch) (results []favfilter.Result) {
+	for _, b := range batches {
+		if len(b.Remove) == 0 {
+			results = append(results, s.Store.Apply(ctx, []favfilter.Batch{b})...)
+			continue
+		}
+		statuses, err := s.Peek(ctx, []favfilter.PageID{b.ID})
+		res := favfilter.Result{State: favfilter.Jammed, Err: err}
+		if err == nil {
+			res.Header = statuses[0].Header
+			if res.Header.Sequence != b.Sequence-1 {
+				res.State = favfilter.Behind
+			}
+		}
+		results = append(results, res)
+	}
+	return results
+}
+
+// endingLedger is a ledger of which all but transactions fail after the next of these.
+type endingLedger struct{ ends, down atomic.Bool }
+
+func (l *endingLedger) around(ctx context.Context, c *ledger.Call, next func(ctx context.Context) error) error {
+	if c.Operation != "record" && l.down.Load() {
+		return faulttest.ErrInjected
+	}
+	err := next(ctx)
+	if c.Operation == "record" && l.ends.Load() {
+		l.down.Store(true)
+	}
+	return err
+}
+
+// The ledger ends after a commit, and the page needs a rebuild for the change. The write fails, and
+// so do later ones that were committed. Feeds are answered without them.
+func TestLedgerEndsBeforeARebuild(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, shared := newLedger(t, 1), &favfilter.Memory{}
+		ending := &endingLedger{}
+		a := startProcess(t, l.Around(ending.around), shared, Config{StalenessBound: time.Second, ScrubRate: 1})
+		a.record(t, true, add("1", "hide", "first"))
+		a.record(t, true, add("1", "hide", "second"))
+		a.useStore(jammed{shared})
+		ending.ends.Store(true)
+		var writes sync.WaitGroup
+		for _, target := range []string{"first", "second"} {
+			writes.Go(func() {
+				if _, err := a.Record(t.Context(), []act{undo("1", "hide", target)}); err == nil {
+					t.Errorf("the undo of %s was acknowledged", target)
+				}
+			})
+			time.Sleep(time.Microsecond) // the second one is committed after the first, and is behind
+		}
+		writes.Wait()
+		a.want(t, "1", "hide", "first", true)
+		a.want(t, "1", "hide", "second", true)
+		ending.ends.Store(false)
+		ending.down.Store(false)
+		a.useStore(shared)
+		time.Sleep(10 * time.Second) // until a poll
+		for _, target := range []string{"first", "second"} {
+			a.record(t, false, undo("1", "hide", target))
+			a.want(t, "1", "hide", target, false)
+		}
+	})
+}
+
+// The same, but another process has lost its change of the page before: nobody knows whether that
+// was acknowledged. Feeds are refused.
+func TestLedgerEndsBeforeARebuildForAnother(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, shared := newLedger(t, 1), &favfilter.Memory{}
+		ending, cut := &endingLedger{}, &partitioned{Store: shared}
+		a := startProcess(t, l.Around(ending.around), shared, Config{StalenessBound: time.Second, ScrubRate: 1})
+		b := startProcess(t, l, cut, Config{StalenessBound: time.Second, ScrubRate: 1})
+		a.record(t, true, add("1", "hide", "first"))
+		cut.down.Store(true)
+		go func() { _, _ = b.Record(context.WithoutCancel(t.Context()), []act{add("1", "hide", "lost")}) }()
+		synctest.Wait()
+		ending.ends.Store(true)
+		if _, err := a.Record(t.Context(), []act{add("1", "hide", "second")}); err == nil {
+			t.Error("the write was acknowledged")
+		}
+		if _, err := a.view(t.Context(), "1"); dependency(err) != "ledger" || !strings.Contains(fmt.Sprint(err), "page 0 is behind at 1, and 2 is required") {
+			t.Errorf("error %v", err)
 		}
 	})
 }

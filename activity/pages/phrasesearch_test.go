@@ -16,7 +16,7 @@ import (
 // Whatever was searched before, a PhraseSearch finds those phrases in a text that a search for each
 // of them finds.
 func TestPhraseSearch(t *testing.T) {
-	units := []string{"選", "挙", "速", "𠀋", "a", "verylongwordofletters", "#tag", "x"}
+	units := []string{"選", "挙", "速", "𠀋", "a", "alongword1", "alongword2", "verylongwordofletters", "#tag", "x"}
 	text := rapid.Custom(func(t *rapid.T) string {
 		of := rapid.SliceOfN(rapid.SampledFrom(units), 1, 12).Draw(t, "units")
 		return strings.Join(of, rapid.SampledFrom([]string{"", " "}).Draw(t, "between"))
@@ -52,6 +52,29 @@ func TestPhraseSearch(t *testing.T) {
 			}
 		}
 	})
+}
+
+// What is remembered of a word is not taken for that of one that differs in its last letter.
+func TestPhraseSearchOfAlike(t *testing.T) {
+	page, err := favfilter.NewPage(favfilter.Header{
+		Identity: favfilter.Identity{Pages: 1}, Shape: favfilter.Shape{Bits: 1 << 16, Hashes: 10, Region: 4},
+	})
+	must(t, err)
+	lookup := PhraseLookup{PhrasesOf(0, "word-mute", "1", "phrase", 0), page}
+	for _, word := range []string{"a", "abcd", "abcdefgh", "abcdefghijklmno"} {
+		page.Insert(lookup.keys.With(favfilter.HashKey(0, word+"x")))
+		var search PhraseSearch
+		search.known = make([]knownBeginning, 1)
+		search.Cut(word + "x " + word + "y " + word + "x")
+		search.End = search.Units()
+		found := 0
+		for at := range search.End {
+			search.Find([]PhraseLookup{lookup}, at, func(int, int) { found++ })
+		}
+		if found != 2 {
+			t.Errorf("%sx was found %d times in %sx %sy %sx", word, found, word, word, word)
+		}
+	}
 }
 
 // phrasesOfOneUnit returns the phrases of one unit in a text.

@@ -325,6 +325,11 @@ func (r *reader) current(
 		return p.loaded.Page, nil
 	case reason == PageMissing && r.unused(p):
 		return r.rebuilder.imageOf(number, nil, ledger.PageState{})
+	default:
+		return nil, fmt.Errorf(
+			"page %d is %s at %d, and %d is required: %w",
+			number, reason, statusOf(p.loaded).Header.Sequence, p.want, err,
+		)
 	}
 	return page, err
 }

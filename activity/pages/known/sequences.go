@@ -22,7 +22,8 @@ type Sequences struct {
 type Sequence struct {
 	// Required is the lowest sequence that a reader may accept. A page with a lower one is stale:
 	// it has lost a write that was or may have been acknowledged. A write of this process raises it
-	// once its page is changed or has failed. A poll raises it to the ledger's sequence.
+	// once its page is changed, see [Sequence.Fail] for one that fails. A poll raises it to the
+	// ledger's sequence.
 	Required Rising
 	// Known is the highest sequence that the ledger is known to have had. A page with a
 	// higher one is ahead of a ledger that was restored to an earlier state, unless the ledger says
@@ -30,6 +31,9 @@ type Sequence struct {
 	Known Rising
 	// Stored is the highest sequence that the page was seen to have in the store.
 	Stored Rising
+	// failed is the lowest sequence of the writes of this process that failed on the page, unless the
+	// page has been seen with it since, or it is required.
+	failed atomic.Uint64
 	// left is the sequence with which a user last left the page, as the last poll found it. The
 	// process knows all users who left up to then. If the page has another value, its reader polls.
 	left Rising
@@ -97,6 +101,22 @@ func (s *Sequence) Learn(at uint64) (others bool) {
 	s.Known.Raise(at)
 	s.Required.Raise(at)
 	return others
+}
+
+// Fail notes that a write of this process did not reach the page. Nobody has been told of it, and
+// nobody will be before a poll requires it. So while the ledger cannot be read, readers may do
+// without it. What came before it may have been acknowledged, unless it failed, too.
+func (s *Sequence) Fail(at uint64) {
+	for {
+		lowest := s.failed.Load()
+		if lowest > max(s.Stored.Load(), s.Required.Load()) && lowest < at {
+			at = lowest
+		}
+		if s.failed.CompareAndSwap(lowest, at) {
+			break
+		}
+	}
+	s.Required.Raise(at - 1)
 }
 
 // Rising is a number that only rises. It is safe for concurrent use.

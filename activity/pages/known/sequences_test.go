@@ -63,3 +63,26 @@ func TestSequencesRise(t *testing.T) {
 		t.Errorf("another page stored at %d", s.Stored.Load())
 	}
 }
+
+// What failed is not required, nor what failed after it. What came before it is.
+func TestFail(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		do   func(s *Sequence)
+		want uint64
+	}{
+		{"one", func(s *Sequence) { s.Fail(7) }, 6},
+		{"two", func(s *Sequence) { s.Fail(7); s.Fail(8) }, 6},
+		{"two, the later one first", func(s *Sequence) { s.Fail(8); s.Fail(7) }, 7},
+		{"with others between", func(s *Sequence) { s.Fail(7); s.Fail(10) }, 6},
+		{"the first is in the page since", func(s *Sequence) { s.Fail(7); s.Stored.Raise(7); s.Fail(9) }, 8},
+		{"the first is required since", func(s *Sequence) { s.Fail(7); s.Learn(7); s.Fail(9) }, 8},
+		{"required already", func(s *Sequence) { s.Learn(7); s.Fail(7) }, 7},
+	} {
+		s := newSequences(1).Of(0)
+		s.Required.Raise(3)
+		if c.do(s); s.Required.Load() != c.want {
+			t.Errorf("%s: required %d, want %d", c.name, s.Required.Load(), c.want)
+		}
+	}
+}
