@@ -81,8 +81,9 @@ func TestFail(t *testing.T) {
 	} {
 		s := newSequences(1).Of(0)
 		s.Required.Raise(3)
-		if c.do(s); s.Required.Load() != c.want {
-			t.Errorf("%s: required %d, want %d", c.name, s.Required.Load(), c.want)
+		c.do(s)
+		if got := s.Required.Load(); got != c.want {
+			t.Errorf("%s: required %d, want %d", c.name, got, c.want)
 		}
 	}
 }
