@@ -23,9 +23,9 @@ func (d *postgresDatabase) prepare(ctx context.Context, u postgresURL, o Options
 	if err := u.checkServer(ctx, conn); err != nil {
 		return err
 	}
-	// Waits for other processes and migrations have no time limit but ctx.
-	// A pause between two statements may be longer than in other transactions: otherwise a migration
-	// would fail on a machine that is short of processors.
+	// Waits for other processes and migrations have no time limit but ctx. A pause between two
+	// statements may be longer than in other transactions: otherwise a migration would fail on a
+	// machine that is short of processors.
 	_, err = conn.Exec(ctx, `SELECT set_config('statement_timeout', '0', false),
 		set_config('lock_timeout', '0', false),
 		set_config('idle_in_transaction_session_timeout', '1min', false)`)

@@ -211,7 +211,7 @@ func (a *applier) inSpiteOfRoom(
 	ctx context.Context, b favfilter.Batch, res favfilter.Result, reason string,
 ) bool {
 	if res.State == favfilter.Overfull {
-		b.Rate = min(beyondRate*a.storage.keyRate, 0.5)
+		b.Rate = beyondRate * a.storage.keyRate // at most MaxKeyRate, so far from 1
 		res = a.apply(ctx, []favfilter.Batch{b})[0]
 		return res.Err == nil &&
 			(res.State == favfilter.Applied || res.State == favfilter.Current)

@@ -46,8 +46,8 @@ const (
 	maxKnown = 16
 )
 
-// knownBeginning is what pages say of a beginning: a bit for each lookup of a group. It has those
-// of the lookups that ask. They are the same each time, as they follow from shorter beginnings.
+// knownBeginning is what pages say of a beginning: a bit for each lookup of a group that asked. The
+// same lookups ask each time: those for which every shorter beginning has a mark.
 type knownBeginning struct {
 	front, back uint64 // its bytes, see bytesOf
 	of          uint32 // its length, and the number of the group

@@ -74,10 +74,6 @@ func (t *normalized) normalize(s string) {
 			t.setBase(i-1, len(t.norm)-1, t.table.of(rune(t.norm[len(t.norm)-1])))
 			continue
 		}
-		if next := t.simple(s, i); next > i {
-			i = next
-			continue
-		}
 		r, size := utf8.DecodeRuneInString(s[i:])
 		if r == utf8.RuneError && size == 1 {
 			t.norm, t.classes = append(t.norm, ' '), append(t.classes, 0)
@@ -85,48 +81,27 @@ func (t *normalized) normalize(s string) {
 			i++
 			continue
 		}
-		i = t.add(s, i, i+size, r, t.table.of(r))
-	}
-}
-
-// simple adds the code points of s from i on that are not ASCII, have themselves as form, and
-// belong to none before them. Texts in most scripts are nothing else between spaces. It returns
-// where they end.
-func (t *normalized) simple(s string, i int) (end int) {
-	var last char
-	at := i // where last is
-	for end = i; end < len(s) && s[end] >= utf8.RuneSelf; {
-		r, size := utf8.DecodeRuneInString(s[end:])
 		c := t.table.of(r)
-		if r == utf8.RuneError || c.form != r || c.class > glyph || c.is(attaches) {
-			break
+		if c.form == r && c.class <= glyph && !c.is(attaches) {
+			t.setBase(i, len(t.norm), c)
+			t.push(s[i:i+size], c.class)
+			i += size
+			continue
 		}
-		t.classes = appendClass(t.classes, c.class, size)
-		last, at = c, end
-		end += size
+		i = t.add(s, i, i+size, r, c)
 	}
-	if end > i {
-		t.setBase(at, len(t.norm)+at-i, last)
-		t.norm = append(t.norm, s[i:end]...)
-	}
-	return end
 }
 
 // push appends a code point that is not ASCII, and its class.
 func (t *normalized) push(s string, c class) {
 	t.norm = append(t.norm, s...)
-	t.classes = appendClass(t.classes, c, len(s))
-}
-
-// appendClass appends the class of a code point of that many bytes.
-func appendClass(to []byte, c class, size int) []byte {
-	switch b := byte(c); size {
+	switch b := byte(c); len(s) {
 	case 2:
-		return append(to, b, b)
+		t.classes = append(t.classes, b, b)
 	case 3:
-		return append(to, b, b, b)
+		t.classes = append(t.classes, b, b, b)
 	default:
-		return append(to, b, b, b, b)
+		t.classes = append(t.classes, b, b, b, b)
 	}
 }
 
