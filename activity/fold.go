@@ -237,8 +237,8 @@ func (ks *Kinds) Canonical(a Activity) (Activity, error) {
 }
 
 // Covering returns the ids under which kinds look for ids of a facet: each id folded, also by the
-// [Fold.Other] form, and their parents. Nil means the ids as they are; for phrases it is always nil,
-// as [View.Find] folds them.
+// [Fold.Other] form, and their parents. Nil means the ids as they are. It is nil for phrases, as
+// [View.Find] folds them.
 func (ks *Kinds) Covering(facet Facet, ids []string) (covering []string) {
 	if !ks.folds {
 		return nil
