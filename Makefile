@@ -10,7 +10,7 @@ PARALLEL ?= $(shell expr 2 \* $$(getconf _NPROCESSORS_ONLN))
 # Extra arguments for golangci-lint.
 LINTARGS ?=
 # Packages for `make race`.
-PACKAGES ?= $(TESTED)
+PACKAGES ?= $(TESTED) ./internal/follow
 # How long `make fuzz` spends on each target.
 FUZZTIME ?= 30s
 # Arguments of `make peers`, as in: make peers PEERS='-duration 30s'
@@ -70,16 +70,17 @@ dist-tools:
 dist-test: deps-dist dist-tools ## Test the packages of make dist; as root, install, upgrade and remove one.
 	$(GO) test -count 1 -timeout 25m -v -run '^TestLong' $(ARGS) ./packaging
 
-# Long tests are called TestLong...: test and race skip them, test-long runs only them. What needs
-# more than the servers has targets of its own: test-clients and test-page.
+# Long tests are called TestLong...: test and race skip them, test-long runs only them. Areas have
+# targets of their own: what needs more than the servers (test-clients and test-page), and following
+# a database, whose tests start 120 PostgreSQL servers and are a fifth of the work.
 # The linter runs go vet's checks, so go test need not. Without tables for a debugger a test binary
 # is linked in half of the time; they take as long to link as most of them to run.
 TESTFLAGS    := -vet=off -ldflags=-s
 GOTEST       = scripts/in-memory $(GO) test $(TESTFLAGS)
 GOTEST_TOOLS = scripts/in-memory $(GO) -C tools test $(TESTFLAGS)
-AREAS  := ./client/typescript ./examples ./packaging
+AREAS  := ./client/typescript ./examples ./packaging ./internal/follow
 TESTED = $$($(GO) list -f '{{.Dir}}' ./... | sed 's,^$(CURDIR),.,' | grep -vxF $(AREAS:%=-e %))
-SHORT  := -skip '^Test(Long|PythonClient$$)'
+SHORT  := -skip '^Test(Long|PythonClient$$|FollowOutages$$)'
 
 .PHONY: test
 # integration takes longest, so it starts first. The compiler and most tests need little memory, and
@@ -87,7 +88,13 @@ SHORT  := -skip '^Test(Long|PythonClient$$)'
 # leaves it alone.
 test: deps-servers ## Run the tests on real servers, without those of the other targets test-....
 	@GOGC=$${GOGC:-400} $(GOTEST) -p $(JOBS) -parallel $(PARALLEL) $(SHORT) -timeout 15m $(ARGS) ./integration $(TESTED)
-	@echo 'not run: make test-clients (Python, TypeScript, examples), make test-page (operations page), make test-long'
+	@echo 'not run: make test-follow (following a database), test-clients (Python, TypeScript, examples),' \
+		'test-page (operations page), test-long'
+
+.PHONY: test-follow
+test-follow: deps-servers ## Run the tests of following an app's database, without those of test-long.
+	@GOGC=$${GOGC:-400} $(GOTEST) -parallel $(PARALLEL) $(SHORT) -timeout 15m $(ARGS) ./internal/follow
+	$(GOTEST) -run '^TestFollowOutages$$' -timeout 15m $(ARGS) ./cmd/feedfilter
 
 .PHONY: test-clients
 test-clients: deps-clients deps-servers ## Run the tests of the clients for Python and TypeScript, and of the examples.
