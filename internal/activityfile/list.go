@@ -30,7 +30,8 @@ type List struct {
 //
 //   - CSV: a header with the column target may also have the other columns of a file of activities.
 //     One with the column domain, #domain or "Account address", as Mastodon writes them, may have
-//     any others, which have no effect. Without a header there is one column, of ids.
+//     any others, which have no effect. Without a header there is one column, of ids. In a column
+//     of phrases only target is a header: domain may be a phrase.
 //   - Text: an id a line. A line that is # or begins with "# " is a comment. If ids are domains, so
 //     is each line that begins with #.
 //   - NDJSON: as in a file of activities, but only target is required.
@@ -172,7 +173,7 @@ func (r *listReader) row(fields []string) (record, error) {
 		return rec, errBlank
 	}
 	if r.columns == nil {
-		columns, found, err := listColumns(fields)
+		columns, found, err := listColumns(fields, r.Kind.InText())
 		if err != nil {
 			return rec, err
 		}
@@ -197,20 +198,18 @@ func (r *listReader) row(fields []string) (record, error) {
 	return rec, r.checkHost(rec.Target)
 }
 
-// namesIDs reports whether a field of a header names the column of ids: in files of activities, in
-// Mastodon's exports of domains, with or without #, or in those of accounts.
-func namesIDs(field string) bool {
-	names := []string{target, "domain", "#domain", "account address"}
-	return slices.Contains(names, columnName(field))
-}
-
 // listColumns returns what each field of the first record is: see [listReader]. It reports whether
-// that record is a header.
-func listColumns(fields []string) (columns []string, header bool, err error) {
+// that record is a header. A column of ids is called as in files of activities, in Mastodon's
+// exports of domains, with or without #, or in those of accounts.
+func listColumns(fields []string, phrases bool) (columns []string, header bool, err error) {
+	names := []string{target}
+	if !phrases || len(fields) > 1 {
+		names = append(names, "domain", "#domain", "account address")
+	}
 	columns = make([]string, len(fields))
 	found, ours := 0, false
 	for i, field := range fields {
-		if namesIDs(field) {
+		if slices.Contains(names, columnName(field)) {
 			columns[i] = target
 			found++
 			ours = ours || columnName(field) == target

@@ -86,6 +86,23 @@ func TestReadList(t *testing.T) {
 	}
 }
 
+// In a column of phrases, what is a header elsewhere is a phrase, but for target. Beside other columns
+// it is a header.
+func TestReadListOfPhrases(t *testing.T) {
+	for text, want := range map[string][]string{
+		"domain\nspoiler\n":                         {"domain", "spoiler"},
+		"#domain\ndomain\n":                         {"#domain", "domain"},
+		"Account address\nspoiler\n":                {"Account address", "spoiler"},
+		"target\ndomain\n":                          {"domain"},
+		"domain,severity\nspoiler,x\n":              {"spoiler"},
+		"Account address,Show boosts\na@x.y,true\n": {"a@x.y"},
+	} {
+		if got, err := readList(t, "a.csv", text, listOf(activity.FoldText)); err != nil || !slices.Equal(got, want) {
+			t.Errorf("%q is read as %q, %v; want %q", text, got, err, want)
+		}
+	}
+}
+
 // A line that begins with # is a comment only where it is unlikely to be an id.
 func TestReadListComments(t *testing.T) {
 	const text = "# a list\n#\n#go\n"
