@@ -71,8 +71,8 @@ dist-test: deps-dist dist-tools ## Test the packages of make dist; as root, inst
 	$(GO) test -count 1 -timeout 25m -v -run '^TestLong' $(ARGS) ./packaging
 
 # Long tests are called TestLong...: test and race skip them, test-long runs only them. Areas have
-# targets of their own: what needs more than the servers (test-clients and test-page), and following
-# a database, whose tests start 120 PostgreSQL servers and are a fifth of the work.
+# targets of their own: test-clients and test-page, which need more than the servers, and
+# test-follow, whose tests start 120 PostgreSQL servers and are a fifth of the work.
 # The linter runs go vet's checks, so go test need not. Without tables for a debugger a test binary
 # is linked in half of the time; they take as long to link as most of them to run.
 TESTFLAGS    := -vet=off -ldflags=-s

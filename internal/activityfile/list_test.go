@@ -86,8 +86,8 @@ func TestReadList(t *testing.T) {
 	}
 }
 
-// In a column of phrases, what is a header elsewhere is a phrase, but for target. Beside other columns
-// it is a header.
+// In a column of phrases, what is a header elsewhere is a phrase, but for target. Beside other
+// columns it is a header.
 func TestReadListOfPhrases(t *testing.T) {
 	for text, want := range map[string][]string{
 		"domain\nspoiler\n":                         {"domain", "spoiler"},
