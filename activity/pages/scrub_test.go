@@ -386,7 +386,7 @@ func TestScrubLeavesWritesInFlight(t *testing.T) {
 		}
 		store.delay.Store(int64(applyTimeout * 9 / 10)) // nearly as long as a call may take
 		write(0)                                        // makes the pages
-		for round := range 100 {
+		for round := range 30 {
 			write(round + 1)
 		}
 		s := p.Stats()
@@ -394,10 +394,10 @@ func TestScrubLeavesWritesInFlight(t *testing.T) {
 			t.Errorf("%d pages compared, found %v, %d alarms, rebuilt %v", s.Scrubbed, s.Found, s.Alarms, s.Rebuilds)
 		}
 		lose := setBack(t, store, favfilter.PageID{Number: 2})
-		write(101)
+		write(31)
 		lose()
 		for round := range 20 {
-			write(102 + round)
+			write(32 + round)
 		}
 		if s := p.Stats(); s.Found[PageBehind] > 1 {
 			t.Errorf("found %v, want one page at most: a write rebuilds it, too", s.Found)

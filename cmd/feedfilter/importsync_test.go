@@ -54,7 +54,7 @@ func syncFile(t *testing.T, dir string) (file string, before, after map[string]b
 // TestSyncKilled kills a sync before and after each of its calls. Until the first write, nothing
 // has changed; run again, each gives the same result, and counts what was left to do.
 func TestSyncKilled(t *testing.T) {
-	const batch, differ = 2, 9
+	const batch, differ = 4, 9
 	const writes = (differ + batch - 1) / batch
 	const calls = 1 + writes + 1 // a listing, and the end
 	for n := 1; n <= calls; n++ {
