@@ -8,6 +8,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/feedfilter/feedfilter/activity/ledger"
@@ -15,53 +16,56 @@ import (
 	"github.com/feedfilter/feedfilter/internal/faulttest"
 )
 
-// A feed waits for a position of a source: not for less, and not for more.
+// A feed waits for a position of a source: not for less, and not for more. By the clock of a bubble
+// polls take no time. A call that ends before the next poll would say what the one before has found.
 func TestAwait(t *testing.T) {
-	ctx := t.Context()
-	g := newRig(t, &favfilter.Memory{}, 4)
-	g.afterTimeout = 20 * time.Millisecond
-	source, err := g.Follow(ctx, "app", "one", []string{"block"}, time.Hour, false)
-	must(t, err)
-	want := func(after, want string) {
-		t.Helper()
-		err := g.Await(ctx, Freshness{After: after})
-		got := "reached"
-		if refused, ok := errors.AsType[*InvalidError](err); ok {
-			got = refused.Code
-		} else if late, ok := errors.AsType[*NotYetError](err); ok {
-			got = "not yet: " + late.Error()
-		} else if err != nil {
-			got = err.Error()
+	synctest.Test(t, func(t *testing.T) {
+		ctx := t.Context()
+		g := newRig(t, &favfilter.Memory{}, 4)
+		g.afterTimeout = 20 * time.Millisecond
+		source, err := g.Follow(ctx, "app", "one", []string{"block"}, time.Hour, false)
+		must(t, err)
+		want := func(after, want string) {
+			t.Helper()
+			err := g.Await(ctx, Freshness{After: after})
+			got := "reached"
+			if refused, ok := errors.AsType[*InvalidError](err); ok {
+				got = refused.Code
+			} else if late, ok := errors.AsType[*NotYetError](err); ok {
+				got = "not yet: " + late.Error()
+			} else if err != nil {
+				got = err.Error()
+			}
+			if got != want && !(want == "not yet" && strings.HasPrefix(got, "not yet: ")) {
+				t.Errorf("after %q: %s, want %s", after, got, want)
+			}
 		}
-		if got != want && !(want == "not yet" && strings.HasPrefix(got, "not yet: ")) {
-			t.Errorf("after %q: %s, want %s", after, got, want)
+		want("", "reached")
+		far := func(reason string) string {
+			return `not yet: source "app" has not been followed that far yet: ` + reason
 		}
-	}
-	want("", "reached")
-	far := func(reason string) string {
-		return `not yet: source "app" has not been followed that far yet: ` + reason
-	}
-	want("0/1", far("it has to be read whole first"))
-	must(t, source.Record(ctx, "1/A 1f2e3d4c 2@1/FF", nil))
-	want("1/1A", far("it is at 1/A, 16 bytes before the position"))
-	for after, reached := range map[string]string{
-		"1/A": "reached", "1/9": "reached", "1/B": "not yet", "2/1": "not yet", "0/FFFFFFFF": "reached", "1/FF": "not yet",
-		"app 1/A": "reached", "app 1/B": "not yet", "other 1/A": CodeNotFollowed,
-		"1": CodeInvalidPosition, "1/x": CodeInvalidPosition, "/": CodeInvalidPosition, "100000000/1": CodeInvalidPosition,
-	} {
-		want(after, reached)
-	}
-	_, err = g.Follow(ctx, "second", "one", []string{"hide"}, time.Hour, false)
-	must(t, err)
-	want("1/A", "reached") // as far as this process knows
-	want("second 0/1", "not yet")
-	want("1/A", CodeNotFollowed) // which of the two?
-	want("app 1/A", "reached")
-	ended, cancel := context.WithCancel(ctx)
-	cancel()
-	if err := g.Await(ended, Freshness{After: "app 2/1"}); !errors.Is(err, context.Canceled) {
-		t.Errorf("the caller has gone: %v", err)
-	}
+		want("0/1", far("it has to be read whole first"))
+		must(t, source.Record(ctx, "1/A 1f2e3d4c 2@1/FF", nil))
+		want("1/1A", far("it is at 1/A, 16 bytes before the position"))
+		for after, reached := range map[string]string{
+			"1/A": "reached", "1/9": "reached", "1/B": "not yet", "2/1": "not yet", "0/FFFFFFFF": "reached", "1/FF": "not yet",
+			"app 1/A": "reached", "app 1/B": "not yet", "other 1/A": CodeNotFollowed,
+			"1": CodeInvalidPosition, "1/x": CodeInvalidPosition, "/": CodeInvalidPosition, "100000000/1": CodeInvalidPosition,
+		} {
+			want(after, reached)
+		}
+		_, err = g.Follow(ctx, "second", "one", []string{"hide"}, time.Hour, false)
+		must(t, err)
+		want("1/A", "reached") // as far as this process knows
+		want("second 0/1", "not yet")
+		want("1/A", CodeNotFollowed) // which of the two?
+		want("app 1/A", "reached")
+		ended, cancel := context.WithCancel(ctx)
+		cancel()
+		if err := g.Await(ended, Freshness{After: "app 2/1"}); !errors.Is(err, context.Canceled) {
+			t.Errorf("the caller has gone: %v", err)
+		}
+	})
 }
 
 // A process that knows no source yet asks the ledger before it says so. While the ledger does not
