@@ -17,7 +17,7 @@ import (
 )
 
 // A feed waits for a position of a source: not for less, and not for more. By the clock of a bubble
-// polls take no time. A call that ends before the next poll would say what the one before has found.
+// polls take no time. A call that ends before the next poll would say what the last one has found.
 func TestAwait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx := t.Context()
@@ -143,75 +143,77 @@ func TestAwaitJoinsNoEarlierPoll(t *testing.T) {
 // its kinds were followed that recently. A kind whose source was not followed for longer than the
 // bound is named.
 func TestFollowedWithin(t *testing.T) {
-	ctx := t.Context()
-	g := newRig(t, &favfilter.Memory{}, 4)
-	g.afterTimeout = 20 * time.Millisecond
-	polled := func() { // the second answer after the first is of a poll that began after this call
-		t.Helper()
-		answers := 0
-		must(t, g.pages.Reach(ctx, func([]ledger.Source) (bool, error) {
-			answers++
-			return answers > 2, nil
-		}))
-	}
-	within := func(kinds ...string) string {
-		t.Helper()
-		polled()
-		want := Freshness{Within: time.Minute}
-		for _, name := range kinds {
-			k, _ := g.kinds.Named(name)
-			want.Kinds = append(want.Kinds, k)
+	synctest.Test(t, func(t *testing.T) {
+		ctx := t.Context()
+		g := newRig(t, &favfilter.Memory{}, 4)
+		g.afterTimeout = 20 * time.Millisecond
+		polled := func() { // the second answer after the first is of a poll that began after this call
+			t.Helper()
+			answers := 0
+			must(t, g.pages.Reach(ctx, func([]ledger.Source) (bool, error) {
+				answers++
+				return answers > 2, nil
+			}))
 		}
-		err := g.Await(ctx, want)
-		late, ok := errors.AsType[*NotYetError](err)
-		switch {
-		case err == nil:
-			return "fresh"
-		case ok && late.Field == "within":
-			return late.Source + " " + strings.SplitN(late.Reason, " at ", 2)[0]
-		case invalid(err, CodeNotFollowed):
-			return CodeNotFollowed
-		default:
-			return err.Error()
+		within := func(kinds ...string) string {
+			t.Helper()
+			polled()
+			want := Freshness{Within: time.Minute}
+			for _, name := range kinds {
+				k, _ := g.kinds.Named(name)
+				want.Kinds = append(want.Kinds, k)
+			}
+			err := g.Await(ctx, want)
+			late, ok := errors.AsType[*NotYetError](err)
+			switch {
+			case err == nil:
+				return "fresh"
+			case ok && late.Field == "within":
+				return late.Source + " " + strings.SplitN(late.Reason, " at ", 2)[0]
+			case invalid(err, CodeNotFollowed):
+				return CodeNotFollowed
+			default:
+				return err.Error()
+			}
 		}
-	}
-	behind := func() (all string) {
-		polled()
-		for _, d := range g.Behind(g.kinds.All()) {
-			all += d.Kind + ": " + d.Reason + "\n"
+		behind := func() (all string) {
+			polled()
+			for _, d := range g.Behind(g.kinds.All()) {
+				all += d.Kind + ": " + d.Reason + "\n"
+			}
+			return all
 		}
-		return all
-	}
-	check := func(what, got, want string) {
-		t.Helper()
-		if got != want {
-			t.Errorf("%s: %q, want %q", what, got, want)
+		check := func(what, got, want string) {
+			t.Helper()
+			if got != want {
+				t.Errorf("%s: %q, want %q", what, got, want)
+			}
 		}
-	}
-	check("nothing is followed", within(), CodeNotFollowed)
-	check("nothing is followed", behind(), "")
-	app, err := g.Follow(ctx, "app", "one", []string{"block"}, time.Hour, false)
-	must(t, err)
-	check("not read yet", within(), "app nobody has followed it yet")
-	check("not read yet", behind(), "block: its source \"app\" has not been read yet\n")
-	must(t, app.Record(ctx, "0/1", nil))
-	check("by a version that does not tell", within("block"), "app nobody has followed it yet")
-	check("by a version that does not tell", behind(), "")
-	must(t, app.Renew(ctx, time.Hour, g.Now().Add(-2*time.Minute)))
-	check("two minutes ago", within("block"), "app it was last followed")
-	check("two minutes ago", behind(), "block: its source \"app\" has not been followed for 2m0s\n")
-	check("two minutes ago, of another kind", within("hide", "like"), "fresh")
-	app.Followed = g.Now().Add(-50 * time.Second)
-	must(t, app.Record(ctx, "0/2", nil))
-	check("50 seconds ago", within("block"), "fresh")
-	check("50 seconds ago", behind(), "block: its source \"app\" has not been followed for 50s\n")
-	_, err = g.Follow(ctx, "other", "one", []string{"hide"}, time.Hour, false)
-	must(t, err)
-	must(t, app.Renew(ctx, time.Hour, g.Now().Add(-20*time.Second)))
-	check("another source", within("block"), "fresh")
-	check("another source", within("like", "hide"), "other nobody has followed it yet")
-	check("another source", within(), "other nobody has followed it yet")
-	check("another source", behind(), "hide: its source \"other\" has not been read yet\n")
-	g.followedWithin = -1
-	check("without a bound", behind(), "")
+		check("nothing is followed", within(), CodeNotFollowed)
+		check("nothing is followed", behind(), "")
+		app, err := g.Follow(ctx, "app", "one", []string{"block"}, time.Hour, false)
+		must(t, err)
+		check("not read yet", within(), "app nobody has followed it yet")
+		check("not read yet", behind(), "block: its source \"app\" has not been read yet\n")
+		must(t, app.Record(ctx, "0/1", nil))
+		check("by a version that does not tell", within("block"), "app nobody has followed it yet")
+		check("by a version that does not tell", behind(), "")
+		must(t, app.Renew(ctx, time.Hour, g.Now().Add(-2*time.Minute)))
+		check("two minutes ago", within("block"), "app it was last followed")
+		check("two minutes ago", behind(), "block: its source \"app\" has not been followed for 2m0s\n")
+		check("two minutes ago, of another kind", within("hide", "like"), "fresh")
+		app.Followed = g.Now().Add(-50 * time.Second)
+		must(t, app.Record(ctx, "0/2", nil))
+		check("50 seconds ago", within("block"), "fresh")
+		check("50 seconds ago", behind(), "block: its source \"app\" has not been followed for 50s\n")
+		_, err = g.Follow(ctx, "other", "one", []string{"hide"}, time.Hour, false)
+		must(t, err)
+		must(t, app.Renew(ctx, time.Hour, g.Now().Add(-20*time.Second)))
+		check("another source", within("block"), "fresh")
+		check("another source", within("like", "hide"), "other nobody has followed it yet")
+		check("another source", within(), "other nobody has followed it yet")
+		check("another source", behind(), "hide: its source \"other\" has not been read yet\n")
+		g.followedWithin = -1
+		check("without a bound", behind(), "")
+	})
 }
