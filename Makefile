@@ -80,14 +80,17 @@ GOTEST       = scripts/in-memory $(GO) test $(TESTFLAGS)
 GOTEST_TOOLS = scripts/in-memory $(GO) -C tools test $(TESTFLAGS)
 AREAS  := ./client/typescript ./examples ./packaging ./internal/follow
 TESTED = $$($(GO) list -f '{{.Dir}}' ./... | sed 's,^$(CURDIR),.,' | grep -vxF $(AREAS:%=-e %))
-SHORT  := -skip '^Test(Long|PythonClient$$|FollowOutages$$)'
+# Tests of other targets, within packages that are tested. test-follow also has TestFollowOutages.
+ELSEWHERE := Long|PythonClient$$
+SHORT  := -skip '^Test($(ELSEWHERE))'
 
 .PHONY: test
 # integration takes longest, so it starts first. The compiler and most tests need little memory, and
 # take some 6 % less time with the garbage collector at 400 %. test-long measures memory, so it
 # leaves it alone.
 test: deps-servers ## Run the tests on real servers, without those of the other targets test-....
-	@GOGC=$${GOGC:-400} $(GOTEST) -p $(JOBS) -parallel $(PARALLEL) $(SHORT) -timeout 15m $(ARGS) ./integration $(TESTED)
+	@GOGC=$${GOGC:-400} $(GOTEST) -p $(JOBS) -parallel $(PARALLEL) -skip '^Test($(ELSEWHERE)|FollowOutages$$)' \
+		-timeout 15m $(ARGS) ./integration $(TESTED)
 	@echo 'not run: make test-follow (following a database), test-clients (Python, TypeScript, examples),' \
 		'test-page (operations page), test-long'
 
@@ -137,7 +140,7 @@ UNWATCHED = -gcflags='modernc.org/sqlite/lib=-race=false'
 
 .PHONY: race
 race: deps-servers ## Run the tests, without those of test-long, under the race detector; needs a C compiler.
-	CGO_ENABLED=1 $(GOTEST) -count 1 -race -cpu 1 $(UNWATCHED) -skip '^Test(Long|PythonClient$$)' -timeout 40m $(ARGS) $(PACKAGES)
+	CGO_ENABLED=1 $(GOTEST) -count 1 -race -cpu 1 $(UNWATCHED) $(SHORT) -timeout 40m $(ARGS) $(PACKAGES)
 
 .PHONY: bench
 bench: deps-servers ## Run the benchmarks.
