@@ -10,7 +10,7 @@ PARALLEL ?= $(shell expr 2 \* $$(getconf _NPROCESSORS_ONLN))
 # Extra arguments for golangci-lint.
 LINTARGS ?=
 # Packages for `make race`.
-PACKAGES ?= $(TESTED) ./internal/follow
+PACKAGES ?= $(TESTED)
 # How long `make fuzz` spends on each target.
 FUZZTIME ?= 30s
 # Arguments of `make peers`, as in: make peers PEERS='-duration 30s'
@@ -70,34 +70,40 @@ dist-tools:
 dist-test: deps-dist dist-tools ## Test the packages of make dist; as root, install, upgrade and remove one.
 	$(GO) test -count 1 -timeout 25m -v -run '^TestLong' $(ARGS) ./packaging
 
-# Long tests are called TestLong...: test and race skip them, test-long runs only them. Areas have
-# targets of their own: test-clients and test-page, which need more than the servers, and
-# test-follow, whose tests start 120 PostgreSQL servers and are a fifth of the work.
+# Long tests are called TestLong...: test and race skip them, test-long runs only them. Others have
+# targets, too: test-clients and test-page need more than the servers, and test-more is what a change
+# of most code does not concern, a third of the work.
 # The linter runs go vet's checks, so go test need not. Without tables for a debugger a test binary
 # is linked in half of the time; they take as long to link as most of them to run.
 TESTFLAGS    := -vet=off -ldflags=-s
 GOTEST       = scripts/in-memory $(GO) test $(TESTFLAGS)
 GOTEST_TOOLS = scripts/in-memory $(GO) -C tools test $(TESTFLAGS)
-AREAS  := ./client/typescript ./examples ./packaging ./internal/follow
-TESTED = $$($(GO) list -f '{{.Dir}}' ./... | sed 's,^$(CURDIR),.,' | grep -vxF $(AREAS:%=-e %))
-# Tests of other targets, within packages that are tested. test-follow also has TestFollowOutages.
-ELSEWHERE := Long|PythonClient$$
-SHORT  := -skip '^Test($(ELSEWHERE))'
+
+# Packages of test-more, and tests of it within others. What only PostgreSQL has is tested by
+# TestPostgresBouncer and the like. TestPostgres is the suite of ledgers, and stays in test.
+MORE       := ./internal/follow $(addprefix ./internal/,redistest pgtest servertest proxytest elasticachetest ratetest)
+MORE_TESTS := Documents|FollowOutages|Postgres[A-Z]
+MORE_IN     = $$(grep -rlE --include='*_test.go' --exclude-dir=tools '^func Test($(MORE_TESTS))' . | xargs -n 1 dirname | sort -u)
+
+AREAS  := ./client/typescript ./examples ./packaging
+# NOT prints the packages that $(GO) list prints but those of its arguments.
+NOT     = $(GO) list -f '{{.Dir}}' ./... | sed 's,^$(CURDIR),.,' | grep -vxF $(1:%=-e %)
+TESTED  = $$($(call NOT,$(AREAS)))
+SHORT  := -skip '^Test(Long|PythonClient$$)'
 
 .PHONY: test
-# integration takes longest, so it starts first. The compiler and most tests need little memory, and
-# take some 6 % less time with the garbage collector at 400 %. test-long measures memory, so it
-# leaves it alone.
+# The compiler and most tests need little memory, and take some 6 % less time with the garbage
+# collector at 400 %. test-long measures memory, so it leaves it alone.
 test: deps-servers ## Run the tests on real servers, without those of the other targets test-....
-	@GOGC=$${GOGC:-400} $(GOTEST) -p $(JOBS) -parallel $(PARALLEL) -skip '^Test($(ELSEWHERE)|FollowOutages$$)' \
-		-timeout 15m $(ARGS) ./integration $(TESTED)
-	@echo 'not run: make test-follow (following a database), test-clients (Python, TypeScript, examples),' \
-		'test-page (operations page), test-long'
+	@GOGC=$${GOGC:-400} $(GOTEST) -p $(JOBS) -parallel $(PARALLEL) \
+		-skip '^Test(Long|PythonClient$$|$(MORE_TESTS))' -timeout 15m $(ARGS) $$($(call NOT,$(AREAS) $(MORE)))
+	@echo 'not run: make test-more (following a database, what only PostgreSQL has, commands of documents,' \
+		'servers for tests), test-clients (Python, TypeScript, examples), test-page (operations page), test-long'
 
-.PHONY: test-follow
-test-follow: deps-servers ## Run the tests of following an app's database, without those of test-long.
-	@GOGC=$${GOGC:-400} $(GOTEST) -parallel $(PARALLEL) $(SHORT) -timeout 15m $(ARGS) ./internal/follow
-	$(GOTEST) -run '^TestFollowOutages$$' -timeout 15m $(ARGS) ./cmd/feedfilter
+.PHONY: test-more
+test-more: deps-servers ## Run the tests of following, of what only PostgreSQL has, of documents, and of servers for tests.
+	@GOGC=$${GOGC:-400} $(GOTEST) -p $(JOBS) -parallel $(PARALLEL) $(SHORT) -timeout 15m $(ARGS) $(MORE)
+	@GOGC=$${GOGC:-400} $(GOTEST) -p $(JOBS) -parallel $(PARALLEL) -run '^Test($(MORE_TESTS))' -timeout 15m $(ARGS) $(MORE_IN)
 
 .PHONY: test-clients
 test-clients: deps-clients deps-servers ## Run the tests of the clients for Python and TypeScript, and of the examples.

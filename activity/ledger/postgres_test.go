@@ -18,15 +18,19 @@ import (
 	"github.com/feedfilter/feedfilter/internal/pgtest"
 )
 
-// TestPostgres runs, on one server, all tests that do not harm the server.
+// TestPostgres runs the suite that every kind of ledger passes.
 func TestPostgres(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Start(t)
-	t.Run("Suite", func(t *testing.T) {
-		ledgertest.Run(t, func(*testing.T) string { return patient(server.Schema()) }, emptier(t, server))
-	})
+	ledgertest.Run(t, func(*testing.T) string { return patient(server.Schema()) }, emptier(t, server))
 	checkDeadlocks(t, server)
-	on := shared{server}
+}
+
+// TestPostgresAlone runs, on one server, the tests of what only PostgreSQL has: locks, sessions,
+// its clock. These tests do not harm the server.
+func TestPostgresAlone(t *testing.T) {
+	t.Parallel()
+	on := shared{pgtest.Start(t)}
 	for name, test := range map[string]func(t testing.TB){
 		"OpenTogether":              on.testOpenTogether,
 		"Schemas":                   on.testSchemas,

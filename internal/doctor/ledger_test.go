@@ -107,7 +107,7 @@ func TestJudgesSources(t *testing.T) {
 }
 
 // The check reports a PostgreSQL user who may not create or change the ledger.
-func TestPostgresRights(t *testing.T) {
+func TestLedgerRights(t *testing.T) {
 	server := pgtest.Start(t)
 	conn, err := pgx.Connect(t.Context(), server.URL())
 	must(t, err)
