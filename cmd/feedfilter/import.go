@@ -32,7 +32,7 @@ type importCmd struct {
 }
 
 // Check implements [settings.Checker].
-func (c *importCmd) Check(context.Context) error {
+func (c *importCmd) Check(ctx context.Context) error {
 	var all checks
 	all.wantf(
 		c.Batch >= 0 && c.Batch <= fileBatch,
@@ -40,7 +40,7 @@ func (c *importCmd) Check(context.Context) error {
 	)
 	if c.File != "" { // else another command was chosen
 		all.note(c.checkFormat())
-		all.note(c.checkSync())
+		all.note(c.checkSync(ctx))
 	}
 	all.note(c.Data.checkFiles())
 	return all.err()

@@ -24,11 +24,17 @@ type syncFlags struct {
 	Kind       string         `help:"${sync_kind}" placeholder:"KIND"`
 	MaxRemoved importer.Share `default:"10%"       help:"${max_removed}" placeholder:"SHARE"`
 	DryRun     bool           `help:"${dry_run}"`
-	Service    serviceFlags   `embed:""`
+	Server     string         `help:"${sync_server}" placeholder:"URL"`
+	Client     clientFlags    `embed:""`
+}
+
+// service returns the flags of the service that does the work, if one does.
+func (f *syncFlags) service() *serviceFlags {
+	return &serviceFlags{Server: f.Server, Client: f.Client}
 }
 
 // checkSync returns the mistakes in the flags of a sync, or in their use without one.
-func (c *importCmd) checkSync() error {
+func (c *importCmd) checkSync(ctx context.Context) error {
 	var all checks
 	f := &c.Sync
 	if !f.Sync {
@@ -36,9 +42,11 @@ func (c *importCmd) checkSync() error {
 		all.wantf(f.Kind == "", "--kind: requires --sync")
 		all.wantf(f.MaxRemoved.String() == defaultMaxRemoved, "--max-removed: requires --sync")
 		all.wantf(!f.DryRun, "--dry-run: requires --sync")
-		all.wantf(f.Service.Server == "", "--server: requires --sync")
+		all.wantf(f.Server == "", "--server: requires --sync: other imports write to the ledger "+
+			"themselves")
 		return all.err()
 	}
+	all.note(f.service().Check(ctx))
 	all.note(activity.CheckID(f.User, "--user"))
 	all.wantf(c.OnError == "stop", "--on-error: a sync does not skip lines, "+
 		"because it would remove their activities")
@@ -47,7 +55,7 @@ func (c *importCmd) checkSync() error {
 	switch {
 	case f.Kind == "":
 		all.note(errors.New("--kind: required with --sync"))
-	case err == nil && f.Service.Server == "":
+	case err == nil && f.Server == "":
 		k, ok := kinds.Named(f.Kind)
 		all.wantf(ok, "--kind: unknown kind %q", f.Kind)
 		all.wantf(!ok || k.InLedger(), "--kind: %s has a window, and cannot be listed", k.Name)
@@ -83,7 +91,7 @@ func (c *importCmd) sync(
 func (c *importCmd) useTarget(
 	ctx context.Context, s *importer.Sync, std stdio,
 ) (end func() error, err error) {
-	if c.Sync.Service.Server != "" {
+	if c.Sync.Server != "" {
 		return c.useService(ctx, s)
 	}
 	d, err := c.openToSync(ctx, std)
@@ -103,7 +111,7 @@ func (c *importCmd) useTarget(
 func (c *importCmd) useService(
 	ctx context.Context, s *importer.Sync,
 ) (end func() error, err error) {
-	flags := setsFlags{Kind: c.Sync.Kind, Service: c.Sync.Service}
+	flags := setsFlags{Kind: c.Sync.Kind, Service: *c.Sync.service()}
 	service, err := flags.service(ctx)
 	if err != nil {
 		return nil, err

@@ -32,6 +32,7 @@ type Stands struct {
 	Keys          uint32  `json:"keys"`
 	Bits          uint32  `json:"bits"` // of all layers
 	Hashes        uint8   `json:"hashes"`
+	Uniform       bool    `json:"uniform"` // false: keys with a weight set more bits than Hashes
 	RegionBits    uint16  `json:"region_bits"`
 	Layers        []Layer `json:"layers"`
 	Set           uint32  `json:"set"`
@@ -120,6 +121,7 @@ func standsOf(in *pages.PageInside) *Stands {
 		Keys:          h.Count,
 		Bits:          size.Bits,
 		Hashes:        h.Shape.Hashes,
+		Uniform:       h.Shape.Uniform,
 		RegionBits:    h.Shape.Region,
 		Set:           h.Set,
 		Fill:          share(h.Set, size.Bits),

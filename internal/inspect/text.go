@@ -107,10 +107,14 @@ func (p *Page) compare(t *text) {
 }
 
 func layers(s *Stands) string {
-	if len(s.Layers) > 1 {
+	switch {
+	case len(s.Layers) > 1:
 		return fmt.Sprintf("%d layers", len(s.Layers))
+	case s.Uniform:
+		return fmt.Sprintf("%d per key", s.Hashes)
+	default:
+		return fmt.Sprintf("%d per key, and those of its weight", s.Hashes)
 	}
-	return fmt.Sprintf("%d per key", s.Hashes)
 }
 
 func percent(share float64) string { return fmt.Sprintf("%.1f %%", 100*share) }

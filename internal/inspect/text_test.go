@@ -39,7 +39,7 @@ func TestPageText(t *testing.T) {
   sequence  17    17
   keys      41    41
   left      12    12
-  bits      4096, 400 of them set, 9.8 %; rebuilt at 40.0 %; 10 per key
+  bits      4096, 400 of them set, 9.8 %; rebuilt at 40.0 %; 10 per key, and those of its weight
   regions   1024 of 4 bits, 32 of them shared, 3.1 %
   rate      7.9e-11 false positives per absent key
   bytes     576 of bits, 136 of regions
@@ -49,6 +49,11 @@ func TestPageText(t *testing.T) {
             1 keys of v
 `
 	if got != want {
+		t.Errorf("%s\nwant\n%s", got, want)
+	}
+	p.Page.Uniform = true // a page of the format before weights
+	want = strings.Replace(want, ", and those of its weight", "", 1)
+	if got := textOf(t, func(b *strings.Builder) error { return p.Text(b) }); got != want {
 		t.Errorf("%s\nwant\n%s", got, want)
 	}
 }

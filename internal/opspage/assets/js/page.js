@@ -66,7 +66,7 @@ function factsOf({ page: p, own, state, ledger }) {
     ['Bits set', `${together(percent(p.fill))} of ${count(p.bits)}`, ledger === null ? `Beyond ${together(percent(p.full_at))} the page gets another layer.` : `At ${together(percent(p.full_at))} the page is rebuilt larger.`],
     ['Collided regions', p.regions === 0 ? none : `${together(percent(p.collided_share))} of ${count(p.regions)}`, p.regions === 0 ? 'None: keys are never removed.' : `${plural(p.region_bits, 'bit')} each. Bits of collided regions cannot be cleared.`],
     ['False positives', together(percent(p.false_positive_rate)), 'of absent keys, estimated from the set bits.'],
-    ['Bits of a key', count(p.hashes), 'Bits that each key sets.'],
+    ['Bits of a key', count(p.hashes), p.uniform ? 'Bits that each key sets.' : 'Bits that each key sets, besides those of its weight.'],
     ['Layers', count(p.layers.length), p.layers.length === 1 ? 'Pages with a ledger have one layer.' : 'It grew; each layer is larger than the previous one.'],
     ['Memory', together(bytes(p.bits_bytes + p.regions_bytes)), `Bits ${together(bytes(p.bits_bytes))}, which a feed reads, and regions ${together(bytes(p.regions_bytes))}.`],
     ['Keys per KiB', number(p.keys / ((p.bits_bytes + p.regions_bytes) / 1024)), 'Density of the page.'],
