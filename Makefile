@@ -71,8 +71,8 @@ dist-test: deps-dist dist-tools ## Test the packages of make dist; as root, inst
 	$(GO) test -count 1 -timeout 25m -v -run '^TestLong' $(ARGS) ./packaging
 
 # Long tests are called TestLong...: test and race skip them, test-long runs only them. Others have
-# targets, too: test-clients and test-page need more than the servers, and test-more is what a change
-# of most code does not concern, a third of the work.
+# targets, too: test-clients and test-page need more than the servers, and test-more, a third of the
+# work, is what most changes do not concern.
 # The linter runs go vet's checks, so go test need not. Without tables for a debugger a test binary
 # is linked in half of the time; they take as long to link as most of them to run.
 TESTFLAGS    := -vet=off -ldflags=-s

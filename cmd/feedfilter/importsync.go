@@ -20,9 +20,9 @@ const defaultMaxRemoved = "10%"
 // syncFlags are the flags of an import that makes what a user has of a kind equal to the file.
 type syncFlags struct {
 	Sync       bool           `help:"${sync}"`
-	User       string         `help:"${sync_user}" placeholder:"ID"`
-	Kind       string         `help:"${sync_kind}" placeholder:"KIND"`
-	MaxRemoved importer.Share `default:"10%"       help:"${max_removed}" placeholder:"SHARE"`
+	User       string         `help:"${sync_user}"   placeholder:"ID"`
+	Kind       string         `help:"${sync_kind}"   placeholder:"KIND"`
+	MaxRemoved importer.Share `default:"10%"         help:"${max_removed}" placeholder:"SHARE"`
 	DryRun     bool           `help:"${dry_run}"`
 	Server     string         `help:"${sync_server}" placeholder:"URL"`
 	Client     clientFlags    `embed:""`

@@ -44,8 +44,8 @@ func wantReleased(t *testing.T, port int) {
 	}
 }
 
-// It is not parallel: a program that another test starts would, until it has begun, keep a port that
-// this one has released.
+// It is not parallel: a program that another test starts would keep a port that this one has
+// released, until the program has begun.
 func TestOnFreePortPassesOverTakenPorts(t *testing.T) {
 	reserved := ReservePort(t)
 	var inUse, free int
