@@ -117,7 +117,8 @@ func TestLongClusterStates(t *testing.T) {
 		awaitReply(t, g.others(owner)[0], "CLUSTERDOWN")
 		g.try(t, func(string) bool { return true }, owner.Restart)
 	})
-	g.log.wantFew(t, "CLUSTERDOWN")
+	g.log.await(t, "CLUSTERDOWN")
+	g.log.wantFew(t)
 }
 
 // TestLongReplicaStates has a replica refuse reads. Feeds then come from the primary without
@@ -156,5 +157,6 @@ func TestLongReplicaStates(t *testing.T) {
 	}
 	follow()
 	copied()
-	g.log.wantFew(t, "a replica cannot be read")
+	g.log.await(t, "a replica cannot be read")
+	g.log.wantFew(t)
 }

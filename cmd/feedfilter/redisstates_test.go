@@ -215,9 +215,10 @@ func TestLongRedisStates(t *testing.T) {
 			state.begin(t, s)
 			g.during(t, func(string) bool { return !state.reads })
 			g.writes(t)
+			g.log.await(t, state.says)
 			state.end(t, s)
 			g.after(t)
-			g.log.wantFew(t, state.says)
+			g.log.wantFew(t)
 		})
 	}
 }
