@@ -37,6 +37,23 @@ func (r *Recorder) List(
 	return r.list(ctx, user, kind, cursor, limit, false)
 }
 
+// Phrases reads from the ledger up to limit phrases that the user has of a kind, newest first.
+// Those that have ended, but are not removed yet, are among them: their keys are still in the page.
+// Errors are an [*UnavailableError], or that of ctx.
+func (r *Recorder) Phrases(
+	ctx context.Context, user string, k *Kind, limit int,
+) (phrases []string, err error) {
+	q := ledger.ListQuery{Hash: r.userHash(user), Owner: user, Kind: k.Name, Limit: limit}
+	rows, _, err := r.listOwned(ctx, q)
+	if err != nil {
+		return nil, fmt.Errorf("list %s: %w", k.Plural, err)
+	}
+	for i := range rows {
+		phrases = append(phrases, rows[i].Target)
+	}
+	return phrases, nil
+}
+
 // Incoming is [Recorder.List] for activities of others with the user. The kind must target users.
 //
 // For a one-way kind without Fanout, the ledger has no index by time: the list is in the order of a

@@ -5,6 +5,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/feedfilter/feedfilter/activity/pages"
+	"github.com/feedfilter/feedfilter/activity/phrases"
 	"github.com/feedfilter/feedfilter/favfilter"
 )
 
@@ -33,6 +34,68 @@ func FindPhrase(text, phrase string) (start, end int) {
 	var cut pages.CutText
 	cutText(&cut, text)
 	return cut.Text.Find(phrase)
+}
+
+// PhraseSet is a set of phrases in canonical form. It finds them in texts without a page. It never
+// changes, so it is safe for concurrent use.
+type PhraseSet struct {
+	has     map[string]bool
+	longest map[string]int // number of bytes of the longest phrase with a head
+}
+
+// NewPhraseSet returns the set of the phrases, which are in canonical form.
+func NewPhraseSet(all []string) *PhraseSet {
+	s := &PhraseSet{make(map[string]bool, len(all)), make(map[string]int)}
+	for _, phrase := range all {
+		head := phrases.Head(phrase)
+		s.has[phrase], s.longest[head] = true, max(s.longest[head], len(phrase))
+	}
+	return s
+}
+
+// In returns the phrases of the set that stand in that part of the text in which kinds look, each
+// once.
+func (s *PhraseSet) In(text string) (found []string) {
+	if len(s.has) == 0 {
+		return nil
+	}
+	var cut pages.CutText
+	cutText(&cut, text)
+	for at := range cut.End {
+		n := cut.Head(at)
+		longest := s.longest[string(cut.Phrase(at, n))]
+		for ; at+n <= cut.End; n++ {
+			phrase := cut.Phrase(at, n)
+			if phrase == nil || len(phrase) > longest {
+				break
+			}
+			if s.has[string(phrase)] && !slices.Contains(found, string(phrase)) {
+				found = append(found, string(phrase))
+			}
+		}
+	}
+	return found
+}
+
+// InText returns the phrases of the i-th kind of the View that its page reports in the text, each
+// once. They may be false positives.
+func (v *View) InText(i int, text string) (found []string) {
+	l := &v.kinds[i]
+	if l.phrases == nil || l.page == nil {
+		return nil
+	}
+	lookups := []pages.PhraseLookup{{Phrases: *l.phrases, Page: l.page}}
+	var cut pages.PhraseSearch
+	cut.Seed = v.seed
+	cutText(&cut.CutText, text)
+	for at := range cut.End {
+		cut.Find(lookups, at, func(_, n int) {
+			if phrase := string(cut.Phrase(at, n)); !slices.Contains(found, phrase) {
+				found = append(found, phrase)
+			}
+		})
+	}
+	return found
 }
 
 // phrasesOf says whose phrases a lookup looks for.

@@ -109,6 +109,11 @@ func (p *Post) Targets(k *activity.Kind, viewer string) iter.Seq[string] {
 	}
 }
 
+// LooksInText reports whether a kind of the viewer looks for phrases in the text of the post.
+func (p *Post) LooksInText(k *activity.Kind, viewer string) bool {
+	return k.InText() && p.looksAt(k, viewer, p.Text, -1)
+}
+
 // looksAt reports whether a kind of the viewer looks at an id on the post, given its place among
 // those of the kind's facet. Kinds look at users by role, and never at the viewer. On a viewer's
 // own post, those that drop pass over whom the viewer named: users with the role "mention" or

@@ -2,6 +2,7 @@ package sampler
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -22,6 +23,9 @@ const (
 	// staleness bound. It is 10 s each in the queue, in the ledger, and in flight to the pages.
 	writeTime = 30 * time.Second
 )
+
+// errTooLarge says that a comparison would take too much memory.
+var errTooLarge = errors.New("the viewer has too many phrases")
 
 // comparison compares one feed with the ledger.
 //
@@ -129,7 +133,7 @@ func (c *comparison) lookAgain(ctx context.Context, pause time.Duration, waited 
 	again := make([]question, len(c.open))
 	for i, o := range c.open {
 		again[i] = o.question
-		again[i].reported = c.reports(view, &again[i])
+		again[i].reported = c.reports(view, &o.question)
 	}
 	truth, rows, err := c.ask(ctx, now.at, again)
 	if err != nil {
@@ -216,13 +220,18 @@ func (c *comparison) count(v verdict, q *question, found finding, at observation
 func (c *comparison) ask(
 	ctx context.Context, at pages.PageAt, about []question,
 ) (activity.Truth, map[row]activity.Evidence, error) {
+	ctx, cancel := context.WithTimeout(ctx, sampleTimeout)
+	defer cancel()
+	if err := c.readPhrases(ctx, about); err != nil {
+		return activity.Truth{}, nil, err
+	}
 	rows := make(map[row]activity.Evidence)
 	var claims []activity.Claim
 	var of []row
 	for i := range about {
 		q := &about[i]
 		k := &c.sample.kinds[q.kind]
-		for id := range c.sample.ids(q) {
+		for id := range c.sample.claimed(q) {
 			key := row{q.kind, id}
 			if _, known := rows[key]; known {
 				continue
@@ -232,8 +241,6 @@ func (c *comparison) ask(
 			of = append(of, key)
 		}
 	}
-	ctx, cancel := context.WithTimeout(ctx, sampleTimeout)
-	defer cancel()
 	truth, err := c.recorder.Truth(ctx, c.sample.viewer, at, claims)
 	if err != nil {
 		err = fmt.Errorf("ask the ledger about %d activities: %w", len(claims), err)
@@ -245,9 +252,36 @@ func (c *comparison) ask(
 	return truth, rows, nil
 }
 
+// readPhrases looks for the viewer's phrases in the texts that questions are about. It reads all of
+// a kind from the ledger: a page that has lost one does not lead to it.
+func (c *comparison) readPhrases(ctx context.Context, about []question) error {
+	sets := make(map[int]*activity.PhraseSet)
+	for i := range about {
+		q := &about[i]
+		if !q.inText {
+			continue
+		}
+		set := sets[q.kind]
+		if set == nil {
+			k := &c.sample.kinds[q.kind]
+			all, err := c.recorder.Phrases(ctx, c.sample.viewer, k, maxSampledPhrases+1)
+			if err != nil {
+				return fmt.Errorf("read the viewer's phrases: %w", err)
+			}
+			if len(all) > maxSampledPhrases {
+				return errTooLarge
+			}
+			set = activity.NewPhraseSet(all)
+			sets[q.kind] = set
+		}
+		q.phrases = set.In(q.post.Text)
+	}
+	return nil
+}
+
 // find returns what rows have on a question.
 func (c *comparison) find(rows map[row]activity.Evidence, q *question, end time.Time) (f finding) {
-	for id := range c.sample.ids(q) {
+	for id := range c.sample.claimed(q) {
 		e := rows[row{q.kind, id}]
 		for _, item := range []*activity.Item{e.Direct, e.Reverse} {
 			if item == nil {
@@ -265,8 +299,14 @@ func (c *comparison) find(rows map[row]activity.Evidence, q *question, end time.
 
 // reports returns whether the view reports what a question is about.
 func (c *comparison) reports(view *activity.View, q *question) bool {
-	ids := slices.Collect(c.sample.ids(q))
-	return slices.ContainsFunc(ids, func(id string) bool {
-		return view.Check(q.kind, id) != activity.None
-	})
+	for id := range c.sample.ids(q) {
+		if view.Check(q.kind, id) != activity.None {
+			return true
+		}
+	}
+	if !q.inText {
+		return false
+	}
+	asserted := func(phrase string) bool { return !c.sample.denied[row{q.kind, phrase}] }
+	return slices.ContainsFunc(view.InText(q.kind, q.post.Text), asserted)
 }

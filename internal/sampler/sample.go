@@ -3,6 +3,7 @@ package sampler
 import (
 	"cmp"
 	"context"
+	"iter"
 	"log/slog"
 	"slices"
 	"strings"
@@ -46,19 +47,41 @@ type question struct {
 	post     *feed.Post
 	target   string // id it was found with; "": any on the post
 	reported bool
+	inText   bool     // the kind looks for phrases in the text of the post
+	phrases  []string // those that the ledger had when it was asked last, and the text has
 }
 
 // ids yields the ids that the question is about, except those that the ledger was asked about
 // already. An activity with one of these may have ended and been recorded again since, which
-// changes no sequence.
-func (s *sample) ids(q *question) func(yield func(id string) bool) {
+// changes no sequence. Phrases in a text are none of them.
+func (s *sample) ids(q *question) iter.Seq[string] {
 	return func(yield func(id string) bool) {
 		if q.target != "" {
 			yield(q.target)
 			return
 		}
-		for id := range q.post.Targets(&s.kinds[q.kind], s.viewer) {
-			if !s.denied[row{q.kind, id}] && !yield(id) {
+		k := &s.kinds[q.kind]
+		for id := range q.post.Targets(k, s.viewer) {
+			if k.InText() {
+				id = k.Fold.ID(id) // ids of other kinds have that form
+			}
+			if id != "" && !s.denied[row{q.kind, id}] && !yield(id) {
+				return
+			}
+		}
+	}
+}
+
+// claimed yields the ids of the question, and the phrases that text and ledger have.
+func (s *sample) claimed(q *question) iter.Seq[string] {
+	return func(yield func(id string) bool) {
+		for id := range s.ids(q) {
+			if !yield(id) {
+				return
+			}
+		}
+		for _, phrase := range q.phrases {
+			if !s.denied[row{q.kind, phrase}] && !yield(phrase) {
 				return
 			}
 		}
@@ -84,7 +107,12 @@ func (f *Sampled) sample(ctx context.Context, attrs []slog.Attr) *sample {
 		attrs:  attrs,
 		denied: make(map[row]bool),
 	}
+	texts := cloneTexts(posts, checked)
 	for _, k := range f.feed.Kinds() {
+		unread := func(d activity.Degraded) bool { return d.Kind == k.Name }
+		if k.InText() && (!texts || slices.ContainsFunc(answer.Degraded, unread)) {
+			continue // nothing can tell what a feed was to find in texts
+		}
 		if k.InLedger() {
 			s.kinds = append(s.kinds, k)
 		}
@@ -112,7 +140,9 @@ func (f *Sampled) sample(ctx context.Context, attrs []slog.Attr) *sample {
 		for n := range s.kinds { // all kinds that may drop or annotate the post
 			mark := slices.Index(req.Annotate, s.kinds[n].Name)
 			reported := mark >= 0 && contains(answer.Annotated[mark], i)
-			s.answers = append(s.answers, question{kind: n, post: &posts[i], reported: reported})
+			inText := posts[i].LooksInText(&s.kinds[n], viewer)
+			q := question{kind: n, post: &posts[i], reported: reported, inText: inText}
+			s.answers = append(s.answers, q)
 		}
 	}
 	return s
@@ -180,6 +210,21 @@ func clonePosts(posts []feed.Post, viewer string) (cloned []feed.Post, of string
 		cloned[i] = to
 	}
 	return cloned, clone(viewer)
+}
+
+// cloneTexts copies the texts of posts into new memory. It returns false if they are too long.
+func cloneTexts(to, of []feed.Post) bool {
+	bytes := 0
+	for i := range of {
+		bytes += len(of[i].Text)
+	}
+	if bytes > maxSampledBytes {
+		return false
+	}
+	for i := range of {
+		to[i].Text = strings.Clone(of[i].Text)
+	}
+	return true
 }
 
 // each calls do with every id and role on the post, that of the author even if it is empty.

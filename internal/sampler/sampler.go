@@ -4,6 +4,7 @@ package sampler
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"math"
@@ -27,6 +28,9 @@ const (
 	// MiB with everything that belongs to them. A feed with more is not sampled.
 	maxSampledIDs   = 20_000
 	maxSampledBytes = 1 << 20
+	// maxSampledPhrases is the largest number of phrases that the viewer of a compared feed has of
+	// one kind, up to some 1 MiB.
+	maxSampledPhrases = 10_000
 	// sampleTimeout is how long one look at the ledger may take.
 	sampleTimeout = 10 * time.Second
 	// maxLogged is the largest number of misses of one sample that are logged.
@@ -39,7 +43,8 @@ type Config struct {
 
 	// Rate is the share of feeds that are compared with the ledger, 0 to 1; 0: none. One comparison
 	// costs the ledger as many row seeks as the feed has candidates times kinds, in one query, and
-	// one more seek.
+	// one more seek. If candidates have texts, it also reads what the viewer has of each kind of
+	// phrases.
 	Rate float64
 
 	// Logger gets an error for each missed post. Default: discards.
@@ -71,8 +76,8 @@ type Stats struct {
 	// Undecided are posts on which feed and ledger disagree, and nothing can tell since when.
 	Undecided uint64 `json:"undecided"`
 
-	// Skipped are chosen feeds that were not compared, because too many were waiting or they were
-	// too large.
+	// Skipped are chosen feeds that were not compared, because too many were waiting, they were too
+	// large, or the viewer has more than 10,000 phrases of a kind.
 	Skipped uint64 `json:"skipped"`
 	// Errors are feeds that were not compared because the ledger or the pages could not be read.
 	Errors uint64 `json:"errors"`
@@ -240,6 +245,10 @@ func (s *Sampler) compare(ctx context.Context, of *sample) {
 	if len(c.misses) > 0 {
 		s.report(&c)
 		s.repair(ctx, &c)
+	}
+	if errors.Is(err, errTooLarge) {
+		s.count(func(n *Stats) { n.Skipped++ })
+		return
 	}
 	if err != nil {
 		s.count(func(n *Stats) { n.Errors++ })
