@@ -162,6 +162,30 @@ func TestSamplerPhraseGone(t *testing.T) {
 	})
 }
 
+// An exact feed asks the ledger about a phrase, and the phrase has ended. Then it is recorded again,
+// with a time long past, and the page does not change. The feed was right.
+func TestSamplerPhraseRecordedAnew(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newWords(t)
+		warn := activity.Activity{User: "1", Kind: "word-warn", Target: "nothing", Until: time.Now().Add(time.Second)}
+		_, err := s.Record(t.Context(), []activity.Activity{warn})
+		must(t, err)
+		time.Sleep(time.Second)
+		req := wordFeed()
+		req.Exact = true
+		a, chosen, err := s.Filter(t.Context(), req)
+		if err != nil || !slices.Equal(a.Annotated[0], []int{3, 4}) {
+			t.Fatalf("annotated %v, %v", a.Annotated, err)
+		}
+		warn.Since, warn.Until = time.Now().Add(-time.Hour), time.Time{}
+		_, err = s.Record(t.Context(), []activity.Activity{warn})
+		must(t, err)
+		chosen.Compare(t.Context())
+		s.asked++
+		s.want(t, sampler.Stats{})
+	})
+}
+
 // A page has a phrase that nobody recorded, and changes after the feed. That is a false positive
 // still, unless the feed asked the ledger.
 func TestSamplerPhraseMadeUp(t *testing.T) {
@@ -188,12 +212,35 @@ func TestSamplerPhraseMadeUp(t *testing.T) {
 	}
 }
 
+// Phrases are not looked for in a page of the format before marks, and the feed says so.
+func TestSamplerPhrasesOfEarlierFormat(t *testing.T) {
+	s := newWords(t)
+	loaded, _, err := s.store.Load(t.Context(), []favfilter.PageID{{}})
+	must(t, err)
+	h := loaded[0].Page.Header()
+	h.Shape.Uniform = true
+	page, err := favfilter.NewPage(h)
+	must(t, err)
+	done, err := s.store.Replace(t.Context(), favfilter.Replacement{Page: page, Seen: loaded[0].Version})
+	if err != nil || !done {
+		t.Fatal("not replaced", err)
+	}
+	if a := s.feed(t, wordFeed()); len(a.Dropped) > 0 || len(a.Degraded) != 2 {
+		t.Fatalf("answered %+v", a.Answer)
+	}
+	s.want(t, sampler.Stats{})
+}
+
 // A viewer has more phrases than the sampler reads, and posts have longer texts than it copies.
 func TestSamplerPhrasesTooMany(t *testing.T) {
 	s := newWords(t)
 	req := wordFeed()
-	req.Posts = append(req.Posts, feed.Post{ID: "long", Author: "9", Text: strings.Repeat("x", 1<<20)})
-	s.feed(t, req)
+	for range 1<<20/activity.MaxText + 1 {
+		req.Posts = append(req.Posts, feed.Post{ID: "long", Author: "9", Text: strings.Repeat("x", activity.MaxText)})
+	}
+	if a := s.feed(t, req); len(a.Annotated[0]) == 0 || len(a.Degraded) > 0 {
+		t.Fatalf("answered %+v", a.Answer)
+	}
 	s.want(t, sampler.Stats{}) // other kinds are compared
 	many := make([]string, 10_001)
 	for i := range many {
