@@ -163,7 +163,7 @@ func TestPageThatLostOneWrite(t *testing.T) {
 // earlier one.
 func TestRepetitionBringsThePage(t *testing.T) {
 	l := newLedger(t, 1)
-	store := &favfilter.Memory{}
+	store := faulttest.Store{Store: &favfilter.Memory{}, Faults: &faulttest.Faults{}}
 	a := newProcess(t, l, store)
 	for _, target := range []string{"x", "y"} {
 		a.record(t, true, add("1", "hide", target))
@@ -175,11 +175,9 @@ func TestRepetitionBringsThePage(t *testing.T) {
 	if at := sequenceIn(t, store); at != 3 {
 		t.Errorf("acknowledged with the page at sequence %d, want 3", at)
 	}
-	store2 := faulttest.Store{Store: store, Faults: &faulttest.Faults{}}
-	a.useStore(store2)
-	before := store2.Calls()
+	before := store.Calls()
 	a.record(t, false, add("1", "hide", "p"))
-	if n := store2.Calls() - before; n != 0 {
+	if n := store.Calls() - before; n != 0 {
 		t.Errorf("%d calls of the store for a page known to have the write", n)
 	}
 }

@@ -510,10 +510,17 @@ func TestPollsHoldNoProcessor(t *testing.T) {
 	})
 }
 
-// jammed is a store in which no removal has bits to clear.
-type jammed struct{ favfilter.Store }
+// jammed is a store in which no removal has bits to clear, while on is set.
+type jammed struct {
+	favfilter.Store
 
-func (s jammed) Apply(ctx context.Context, batches []favfilter.Batch) (results []favfilter.Result) {
+	on atomic.Bool
+}
+
+func (s *jammed) Apply(ctx context.Context, batches []favfilter.Batch) (results []favfilter.Result) {
+	if !s.on.Load() {
+		return s.Store.Apply(ctx, batches)
+	}
 	for _, b := range batches {
 		if len(b.Remove) == 0 {
 			results = append(results, s.Store.Apply(ctx, []favfilter.Batch{b})...)
@@ -550,12 +557,12 @@ func (l *endingLedger) around(ctx context.Context, c *ledger.Call, next func(ctx
 // so do later ones that were committed. Feeds are answered without them.
 func TestLedgerEndsBeforeARebuild(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, shared := newLedger(t, 1), &favfilter.Memory{}
+		l, store := newLedger(t, 1), &jammed{Store: &favfilter.Memory{}}
 		ending := &endingLedger{}
-		a := startProcess(t, l.Around(ending.around), shared, Config{StalenessBound: time.Second, ScrubRate: 1})
+		a := startProcess(t, l.Around(ending.around), store, Config{StalenessBound: time.Second, ScrubRate: 1})
 		a.record(t, true, add("1", "hide", "first"))
 		a.record(t, true, add("1", "hide", "second"))
-		a.useStore(jammed{shared})
+		store.on.Store(true)
 		ending.ends.Store(true)
 		var writes sync.WaitGroup
 		for _, target := range []string{"first", "second"} {
@@ -571,7 +578,7 @@ func TestLedgerEndsBeforeARebuild(t *testing.T) {
 		a.want(t, "1", "hide", "second", true)
 		ending.ends.Store(false)
 		ending.down.Store(false)
-		a.useStore(shared)
+		store.on.Store(false)
 		time.Sleep(10 * time.Second) // until a poll
 		for _, target := range []string{"first", "second"} {
 			a.record(t, false, undo("1", "hide", target))

@@ -145,7 +145,7 @@ func failing(on *atomic.Bool) func(ctx context.Context) error {
 	}
 }
 
-// useStore replaces the store of the open pages.
+// useStore replaces the store of the open pages, while they do nothing.
 func (g *rig) useStore(s favfilter.Store) { g.storage.store = s }
 
 // onStores runs the test on Memory and on Redis.

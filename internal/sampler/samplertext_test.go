@@ -162,8 +162,8 @@ func TestSamplerPhraseGone(t *testing.T) {
 	})
 }
 
-// An exact feed asks the ledger about a phrase, and the phrase has ended. Then it is recorded again,
-// with a time long past, and the page does not change. The feed was right.
+// An exact feed asks the ledger about a phrase, and the phrase has ended. Then it is recorded
+// again, with a time long past, and the page does not change. The feed was right.
 func TestSamplerPhraseRecordedAnew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newWords(t)
