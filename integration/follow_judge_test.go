@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -18,6 +19,7 @@ import (
 // fakeFollower is a correct service that follows a source in memory. A test injects a fault by
 // wrapping one of its functions.
 type fakeFollower struct {
+	mu      sync.Mutex      // guards the next three
 	reached int             // the position that it has applied
 	rows    map[string]bool // what it has applied
 	commits []time.Time     // of the source, up to each position
@@ -59,6 +61,8 @@ func (f *fakeFollower) feed(w http.ResponseWriter, r *http.Request) {
 	if err != nil || failed != nil || (q.After == "") == (q.Within == "") {
 		panic(fmt.Sprint(q.After, q.Within, err, failed))
 	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	if q.Within != "" {
 		after = f.since(time.Now().Add(-within))
 	}
@@ -190,8 +194,12 @@ func followed(t *testing.T, f *fakeFollower) *tally {
 		target := []string{fmt.Sprint(firstAuthor + rng.IntN(followTargets)), followPost(rng.IntN(followTargets))}[rng.IntN(2)]
 		add := !rows[target]
 		rows[target] = add
+		f.mu.Lock()
 		f.commits = append(f.commits, time.Now())
+		f.mu.Unlock()
 		time.AfterFunc(15*time.Millisecond, func() {
+			f.mu.Lock()
+			defer f.mu.Unlock()
 			f.apply(viewer+" "+target, add)
 			f.reached = position
 		})

@@ -15,6 +15,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -96,9 +97,10 @@ func TestSyncKilledWhileCalling(t *testing.T) {
 	running := serve(t, "--data-dir", dir, "--pages=1")
 	proxy := httputil.NewSingleHostReverseProxy(&url.URL{Scheme: "http", Host: running.addr()})
 	var (
-		calls   atomic.Int64 // until the kill
-		effect  atomic.Bool  // of the call during which the command is killed
-		command atomic.Pointer[exec.Cmd]
+		calls    atomic.Int64 // until the kill
+		effect   atomic.Bool  // of the call during which the command is killed
+		starting sync.Mutex   // guards command
+		command  *exec.Cmd
 	)
 	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if calls.Add(-1) != 0 {
@@ -110,7 +112,9 @@ func TestSyncKilledWhileCalling(t *testing.T) {
 			r.Body = io.NopCloser(bytes.NewReader(body))
 			proxy.ServeHTTP(httptest.NewRecorder(), r)
 		}
-		_ = command.Load().Process.Kill() // Wait tells if it was not
+		starting.Lock()
+		defer starting.Unlock()
+		_ = command.Process.Kill() // Wait tells if it was not
 	}))
 	t.Cleanup(front.Close)
 	file := filepath.Join(dir, "us.txt")
@@ -131,8 +135,11 @@ func TestSyncKilledWhileCalling(t *testing.T) {
 		calls.Store(1 + rand.Int64N(6)) // kinds, a listing, and four of some ten batches
 		effect.Store(rand.IntN(2) == 0)
 		cmd := exec.CommandContext(t.Context(), "feedfilter", args...)
-		command.Store(cmd)
-		must(t, cmd.Start())
+		starting.Lock()
+		command = cmd
+		err := cmd.Start()
+		starting.Unlock()
+		must(t, err)
 		if err := cmd.Wait(); cmd.ProcessState.ExitCode() != -1 {
 			t.Errorf("not killed: %v", err)
 		}

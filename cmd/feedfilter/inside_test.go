@@ -65,9 +65,10 @@ func TestInsideByThemselves(t *testing.T) {
 
 // Answers of a program that is not feedfilter, or of a restarted service, are failures.
 func TestInsideOfAnOddService(t *testing.T) {
-	answers := map[string]string{}
+	var answers sync.Map
 	odd := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		answer, ok := answers[r.Method+" "+r.URL.Path]
+		said, ok := answers.Load(r.Method + " " + r.URL.Path)
+		answer, _ := said.(string)
 		if strings.HasPrefix(answer, "{") {
 			w.Header().Set("Content-Type", "application/json")
 		}
@@ -83,12 +84,12 @@ func TestInsideOfAnOddService(t *testing.T) {
 	}
 	wantContains(t, run("debug", "inspect", "page", "1"), "/v1/ops/pages/1: unexpected answer: 418 I'm a teapot")
 	wantContains(t, run("debug", "rebuild", "--all"), "rebuild: GET http://", "/v1/pages: unexpected answer: 418")
-	answers["GET /v1/ops/users/1"] = "<html>"
+	answers.Store("GET /v1/ops/users/1", "<html>")
 	wantContains(t, run("debug", "inspect", "user", "1"), "unexpected answer: 200 OK")
-	answers["POST /v1/ops/scrub"] = `{"running":true,"done":1,"all":9,"started":"2026-01-02T00:00:00Z"}`
-	answers["GET /v1/ops/scrub"] = `{"running":false,"done":0,"all":0,"found":{}}`
+	answers.Store("POST /v1/ops/scrub", `{"running":true,"done":1,"all":9,"started":"2026-01-02T00:00:00Z"}`)
+	answers.Store("GET /v1/ops/scrub", `{"running":false,"done":0,"all":0,"found":{}}`)
 	wantContains(t, run("debug", "scrub"), "the service was restarted; 1 of 9 pages were checked")
-	answers["GET /v1/ops/scrub"] = `{"running":false,"done":5,"all":9,"unasked":2,"failed":3,"trouble":"the service was shut down","started":"2026-01-02T00:00:00Z"}`
+	answers.Store("GET /v1/ops/scrub", `{"running":false,"done":5,"all":9,"unasked":2,"failed":3,"trouble":"the service was shut down","started":"2026-01-02T00:00:00Z"}`)
 	wantContains(t, run("debug", "scrub"), "scrub: 3 pages could not be rebuilt, 2 could not be checked, it ended early: the service was shut down\n")
 }
 

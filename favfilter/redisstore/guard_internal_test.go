@@ -12,6 +12,7 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -29,12 +30,12 @@ type node struct {
 	log    bytes.Buffer
 	err    error
 	sent   int
-	failed int
+	failed atomic.Int64
 }
 
 func newNode() *node {
 	n := &node{}
-	n.guard = newGuard("host:1", slog.New(slog.NewTextHandler(&n.log, nil)), func(context.Context) { n.failed++ })
+	n.guard = newGuard("host:1", slog.New(slog.NewTextHandler(&n.log, nil)), func(context.Context) { n.failed.Add(1) })
 	return n
 }
 
@@ -70,12 +71,12 @@ func TestGuardGivesUpAfterFiveFailures(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNode()
 		n.err = refused()
-		if err := n.doTimes(5); !errors.Is(err, syscall.ECONNREFUSED) || n.sent != 5 || n.failed != 5 {
-			t.Fatalf("the fifth command: %v; %d sent, %d reported", err, n.sent, n.failed)
+		if err := n.doTimes(5); !errors.Is(err, syscall.ECONNREFUSED) || n.sent != 5 || n.failed.Load() != 5 {
+			t.Fatalf("the fifth command: %v; %d sent, %d reported", err, n.sent, n.failed.Load())
 		}
 		err := n.do()
-		if !errors.Is(err, ErrUnavailable) || n.sent != 5 || n.failed != 6 {
-			t.Errorf("the sixth command: %v; %d sent, %d reported", err, n.sent, n.failed)
+		if !errors.Is(err, ErrUnavailable) || n.sent != 5 || n.failed.Load() != 6 {
+			t.Errorf("the sixth command: %v; %d sent, %d reported", err, n.sent, n.failed.Load())
 		}
 		for _, part := range []string{"host:1", "refused"} {
 			if !strings.Contains(err.Error(), part) || !strings.Contains(n.log.String(), part) {
