@@ -72,6 +72,7 @@ func TestCallsThatWaitHoldNoProcessor(t *testing.T) {
 		"Get":         {"1", "hide", "p"},
 		"Incoming":    {"1", "block", "", 10},
 		"List":        {"1", "hide", "", 10},
+		"Phrases":     {"1", &hide, 10},
 		"Preview":     {"1", "hide", []string{"p"}},
 		"Ready":       {},
 		"RebuildPage": {uint32(0)},
