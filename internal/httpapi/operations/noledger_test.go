@@ -64,7 +64,7 @@ func TestWithoutLedger(t *testing.T) {
 // TestStuck: an undo that is impossible without a ledger is answered as an error.
 func TestStuck(t *testing.T) {
 	s := httpapitest.PlainService(t, 0.3)
-	for i := range 1000 { // of 200 activities in a crowded page, some are stuck
+	for i := range 20_000 { // of 200 activities in a crowded page, some are stuck
 		post := fmt.Sprintf("p%d", i)
 		s.Do(t, "PUT", "/v1/users/1/hides/"+post, "")
 		if i < 200 {
