@@ -71,8 +71,8 @@ dist-test: deps-dist dist-tools ## Test the packages of make dist; as root, inst
 	$(GO) test -count 1 -timeout 25m -v -run '^TestLong' $(ARGS) ./packaging
 
 # Long tests are called TestLong...: test and race skip them, test-long runs only them. Others have
-# targets, too: test-clients and test-page need more than the servers, and test-more, a third of the
-# work, is what most changes do not concern.
+# targets, too. test-clients and test-page need more than the servers. Most changes do not concern
+# what test-more tests, which takes half as much processor time as test.
 # The linter runs go vet's checks, so go test need not. Without tables for a debugger a test binary
 # is linked in half of the time; they take as long to link as most of them to run.
 TESTFLAGS    := -vet=off -ldflags=-s
@@ -86,7 +86,7 @@ MORE_TESTS := Documents|FollowOutages|Postgres[A-Z]
 MORE_IN     = $$(grep -rlE --include='*_test.go' --exclude-dir=tools '^func Test($(MORE_TESTS))' . | xargs -n 1 dirname | sort -u)
 
 AREAS  := ./client/typescript ./examples ./packaging
-# NOT prints the packages that $(GO) list prints but those of its arguments.
+# Prints the directories of all packages but those of its argument, as in $(call NOT,./examples).
 NOT     = $(GO) list -f '{{.Dir}}' ./... | sed 's,^$(CURDIR),.,' | grep -vxF $(1:%=-e %)
 TESTED  = $$($(call NOT,$(AREAS)))
 SHORT  := -skip '^Test(Long|PythonClient$$)'

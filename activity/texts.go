@@ -84,16 +84,12 @@ func (v *View) InText(i int, text string) (found []string) {
 	if l.phrases == nil || l.page == nil {
 		return nil
 	}
-	lookups := []pages.PhraseLookup{{Phrases: *l.phrases, Page: l.page}}
-	var cut pages.PhraseSearch
-	cut.Seed = v.seed
-	cutText(&cut.CutText, text)
-	for at := range cut.End {
-		cut.Find(lookups, at, func(_, n int) {
-			if phrase := string(cut.Phrase(at, n)); !slices.Contains(found, phrase) {
-				found = append(found, phrase)
-			}
-		})
+	t := texts{lookups: []pages.PhraseLookup{{Phrases: *l.phrases, Page: l.page}}}
+	t.cut.Seed = v.seed
+	cutText(&t.cut.CutText, text)
+	t.searchText(0)
+	for _, f := range t.found {
+		found = append(found, f.phrase)
 	}
 	return found
 }

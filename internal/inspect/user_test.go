@@ -84,6 +84,23 @@ func TestInspectUnusedPage(t *testing.T) {
 	}
 }
 
+// A page of the format before weights says that each of its keys sets as many bits.
+func TestInspectPageFormat(t *testing.T) {
+	g := newRig(t, &favfilter.Memory{}, 1)
+	somePopulation(t, g)
+	header := emptied(t, g).Header()
+	for _, uniform := range []bool{false, true} {
+		header.Shape.Uniform = uniform
+		page, err := favfilter.NewPage(header)
+		must(t, err)
+		put(t, g.store, page)
+		p, err := ReadPage(t.Context(), g.Activities, 0, func(user string) string { return user })
+		if err != nil || p.Page == nil || p.Page.Uniform != uniform {
+			t.Errorf("uniform %v: %+v, %v", uniform, p, err)
+		}
+	}
+}
+
 // faultyWhole is a store in which reads of pages with their collision bitmaps may fail, too.
 type faultyWhole struct{ faulttest.Store }
 

@@ -107,15 +107,15 @@ func (f *Sampled) sample(ctx context.Context, attrs []slog.Attr) *sample {
 		attrs:  attrs,
 		denied: make(map[row]bool),
 	}
-	texts := cloneTexts(posts, checked)
 	for _, k := range f.feed.Kinds() {
-		unread := func(d activity.Degraded) bool { return d.Kind == k.Name }
-		if k.InText() && (!texts || slices.ContainsFunc(answer.Degraded, unread)) {
-			continue // nothing can tell what a feed was to find in texts
-		}
-		if k.InLedger() {
+		names := func(d activity.Degraded) bool { return d.Kind == k.Name }
+		unread := k.InText() && slices.ContainsFunc(answer.Degraded, names)
+		if k.InLedger() && !unread {
 			s.kinds = append(s.kinds, k)
 		}
+	}
+	if slices.ContainsFunc(s.kinds, activity.Kind.InText) && !cloneTexts(posts, checked) {
+		s.kinds = slices.DeleteFunc(s.kinds, activity.Kind.InText)
 	}
 	for kind, id := range f.feed.Denied() {
 		if r, ok := s.row(kind, id); ok {

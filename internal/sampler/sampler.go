@@ -25,7 +25,8 @@ const (
 	// samplers is the number of feeds compared at once.
 	samplers = 2
 	// maxSampledIDs and maxSampledBytes bound the ids of one sample, and their total length: some 2
-	// MiB with everything that belongs to them. A feed with more is not sampled.
+	// MiB with everything that belongs to them. A feed with more is not sampled. maxSampledBytes
+	// also bounds the texts of one: phrases are not compared in a feed with more.
 	maxSampledIDs   = 20_000
 	maxSampledBytes = 1 << 20
 	// maxSampledPhrases is the largest number of phrases that the viewer of a compared feed has of
