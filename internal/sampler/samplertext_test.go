@@ -235,7 +235,7 @@ func testSamplerPhraseDenied(t *testing.T) {
 		err := next(ctx)
 		if c.Operation == "lookup" && armed.CompareAndSwap(true, false) {
 			warn.Remove = true
-			_, failed := s.Record(t.Context(), []activity.Activity{warn})
+			_, failed := s.Record(ctx, []activity.Activity{warn})
 			err = errors.Join(err, failed)
 		}
 		return err
