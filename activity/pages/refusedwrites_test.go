@@ -2,8 +2,10 @@ package pages
 
 import (
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -12,6 +14,7 @@ import (
 	"github.com/feedfilter/feedfilter/activity/ledger"
 	"github.com/feedfilter/feedfilter/activity/pages/known"
 	"github.com/feedfilter/feedfilter/favfilter"
+	"github.com/feedfilter/feedfilter/favfilter/redisstore"
 	"github.com/feedfilter/feedfilter/internal/redistest"
 )
 
@@ -75,6 +78,7 @@ func TestRebuildsWhileRedisRefusesWrites(t *testing.T) {
 			t.Parallel()
 			const pages, rounds = 8, 25
 			server := redistest.Start(t, "--save", "3600 1000000", "--enable-protected-configs", "yes")
+			guard := redisstore.Guard(server.Client(), nil) // or each page would wait a second for its first refused write
 			hanging := &hangingLedger{}
 			p, err := openPages(t.Context(), Config{
 				Ledger: newLedger(t, pages).Around(hanging.around), Store: redisStore(t, server), StalenessBound: 100 * time.Millisecond, Passive: true,
@@ -124,12 +128,21 @@ func TestRebuildsWhileRedisRefusesWrites(t *testing.T) {
 				_ = g.known.PollSince(t.Context(), g.life.Elapsed())
 			}
 			state[1](t, server)
+			for n := 0; isOpen(guard); n++ { // each write waits for one staleness bound
+				g.recordEach(t, users[:1], fmt.Sprint("while it is left alone ", n))
+			}
 			g.recordEach(t, users, "p3")
 			if made, from := feeds(4); made != 0 || from.FromStore != rounds*pages {
 				t.Errorf("afterwards: %d rebuilds, %d views from the store", made, from.FromStore)
 			}
 		})
 	}
+}
+
+// isOpen reports whether a breaker stops writes.
+func isOpen(b *redisstore.Breakers) bool {
+	_, writes := b.Open()
+	return slices.Contains(slices.Collect(maps.Values(writes)), true)
 }
 
 func sum(counts map[string]uint64) (all uint64) {
