@@ -49,7 +49,8 @@ var _ favfilter.Store = (*Store)(nil)
 //   - with maintenance notifications disabled, for servers other than Redis
 //   - without reading from replicas, which may lack the last changes
 //
-// [Guard] prevents callers from waiting for servers that are down.
+// [Guard] prevents callers from waiting for servers that are down, or that refuse commands. Without
+// it the first write of each page waits for a second while a server is read-only.
 func New(client redis.UniversalClient, name string) (*Store, error) {
 	if err := checkName(name); err != nil {
 		return nil, fmt.Errorf("open page store: %w", err)
