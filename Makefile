@@ -83,7 +83,8 @@ GOTEST_TOOLS = scripts/in-memory $(GO) -C tools test $(TESTFLAGS)
 
 # Packages of test-more, and tests of it within others. What only PostgreSQL has is tested by
 # TestPostgresBouncer and the like. TestPostgres is the suite of ledgers, and stays in test.
-MORE       := ./internal/follow $(addprefix ./internal/,redistest pgtest servertest proxytest elasticachetest ratetest)
+SERVERS    := $(addprefix ./internal/,redistest pgtest servertest proxytest elasticachetest ratetest)
+MORE       := ./internal/follow $(SERVERS)
 MORE_TESTS := Documents|FollowOutages|Postgres[A-Z]
 MORE_IN     = $$(grep -rlE --include='*_test.go' --exclude-dir=tools '^func Test($(MORE_TESTS))' . | xargs -n 1 dirname | sort -u)
 
