@@ -193,6 +193,24 @@ func TestFeedsWhileTheLedgerHangs(t *testing.T) {
 	})
 }
 
+// A feed whose page is not in the store waits for a rebuild only until it is clear that the ledger
+// hangs. The page never had a key, so it is empty.
+func TestFeedsWithoutAPageOnceTheLedgerHangs(t *testing.T) {
+	for _, later := range []time.Duration{0, 200 * time.Millisecond, time.Second} {
+		synctest.Test(t, func(t *testing.T) {
+			hanging := &hangingLedger{}
+			p := startProcess(t, newLedger(t, 1).Around(hanging.around), &favfilter.Memory{}, Config{ScrubRate: 1})
+			hanging.hangs.Store(true)
+			time.Sleep(later)
+			start := time.Now()
+			p.want(t, "1", "hide", "p", false)
+			if took := time.Since(start); took > known.HangBound {
+				t.Errorf("%v after the ledger hangs, a feed took %v", later, took)
+			}
+		})
+	}
+}
+
 // A page in the store that is newer than this process knows is used as soon as the ledger does not
 // tell in time whether it was restored.
 func TestNewerPageWhileTheLedgerHangs(t *testing.T) {

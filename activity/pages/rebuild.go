@@ -299,7 +299,11 @@ func (b *rebuilder) remakePage(ctx context.Context, number uint32, f *flight, la
 		seen = loaded[0].Version
 	}
 	f.current = b.life.Elapsed()
-	keys, err := b.readKeys(ctx, number, large)
+	var keys pageKeys
+	err := b.known.WhileReachable(ctx, func(ctx context.Context) (err error) {
+		keys, err = b.readKeys(ctx, number, large)
+		return err
+	})
 	if err != nil {
 		return fmt.Errorf("rebuild page %d: %w", number, err)
 	}

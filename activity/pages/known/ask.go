@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/feedfilter/feedfilter/activity/ledger"
 	"github.com/feedfilter/feedfilter/internal/admission"
@@ -52,10 +51,8 @@ func ask[T any](
 func question[T any](
 	ctx, limited context.Context, k *Ledger, read func(ctx context.Context) (T, error),
 ) (value T, err error) {
-	pinged, end := context.WithCancelCause(limited)
-	defer end(nil)
-	silence := time.AfterFunc(PingAfter, func() { k.available.watchSilence(pinged, end) })
-	defer silence.Stop()
+	pinged, stop := k.available.pinged(limited)
+	defer stop()
 	for range 2 { // a ledger that restarts refuses a question, and may answer the next one
 		value, err = read(pinged)
 		switch {
@@ -74,6 +71,18 @@ func question[T any](
 		}
 	}
 	return value, Unavailable("ledger", err)
+}
+
+// WhileReachable calls read, which reads much from the ledger, as a rebuild does. Its context ends
+// if the ledger cannot be reached: a ledger that hangs is then like one that refuses connections.
+func (k *Ledger) WhileReachable(ctx context.Context, read func(ctx context.Context) error) error {
+	pinged, stop := k.available.pinged(ctx)
+	defer stop()
+	err := read(pinged)
+	if err != nil && errors.Is(context.Cause(pinged), errUnreachable) {
+		return errUnreachable
+	}
+	return err
 }
 
 // Ahead reports whether a page has a sequence that the ledger never had, as after a restore of the

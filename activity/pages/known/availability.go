@@ -25,8 +25,9 @@ const (
 	// reader that may not wait, or whose question is not answered in time, is refused: a page in the
 	// store may lack a write.
 	Behind
-	// Unreachable says that a poll or a question failed or was not answered, and neither was a ping
-	// after it. Pages in the store are trusted until the next poll.
+	// Unreachable says that a poll or a question failed or was not answered, or a rebuild did not
+	// end, and a ping after that was not answered either. Pages in the store are trusted until the
+	// next poll.
 	Unreachable
 )
 
@@ -122,6 +123,18 @@ func (a *availability) hear() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.heard = a.life.Elapsed()
+}
+
+// pinged returns a context for a call that asks the ledger. After PingAfter the ledger is pinged,
+// and the context ends if it cannot be reached, with errUnreachable as its cause. stop ends the
+// pings; it must be called after the call.
+func (a *availability) pinged(ctx context.Context) (pinged context.Context, stop func()) {
+	pinged, end := context.WithCancelCause(ctx)
+	silence := time.AfterFunc(PingAfter, func() { a.watchSilence(pinged, end) })
+	return pinged, func() {
+		silence.Stop()
+		end(nil)
+	}
 }
 
 // watchSilence pings the ledger until a question has ended. It ends the question if the ledger
