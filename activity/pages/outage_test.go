@@ -211,6 +211,41 @@ func TestFeedsWithoutAPageOnceTheLedgerHangs(t *testing.T) {
 	}
 }
 
+// The rebuild of a large page takes minutes. It outlasts a ledger that hangs for three seconds.
+func TestLargeRebuildOutlastsAHang(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var hangs atomic.Bool
+		answers := make(chan struct{})
+		l := newLedger(t, 1).Around(func(ctx context.Context, _ *ledger.Call, next func(context.Context) error) error {
+			if hangs.Load() {
+				select {
+				case <-answers:
+				case <-ctx.Done():
+					return ctx.Err()
+				}
+			}
+			return next(ctx)
+		})
+		p := startProcess(t, l, &favfilter.Memory{}, Config{ScrubRate: 1})
+		p.record(t, true, add("1", "hide", "p"))
+		p.rebuilder.rebuilds.mu.Lock()
+		p.rebuilder.rebuilds.failed[0] = failure{slow: true}
+		p.rebuilder.rebuilds.mu.Unlock()
+		hangs.Store(true)
+		rebuilt := make(chan error)
+		go func() {
+			_, err := p.RebuildPage(t.Context(), 0)
+			rebuilt <- err
+		}()
+		time.Sleep(3 * time.Second)
+		if p.known.Access() != known.Unreachable {
+			t.Error("the ledger hangs, and is not known to")
+		}
+		close(answers)
+		must(t, <-rebuilt)
+	})
+}
+
 // A page in the store that is newer than this process knows is used as soon as the ledger does not
 // tell in time whether it was restored.
 func TestNewerPageWhileTheLedgerHangs(t *testing.T) {

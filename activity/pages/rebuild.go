@@ -300,10 +300,16 @@ func (b *rebuilder) remakePage(ctx context.Context, number uint32, f *flight, la
 	}
 	f.current = b.life.Elapsed()
 	var keys pageKeys
-	err := b.known.WhileReachable(ctx, func(ctx context.Context) (err error) {
+	read := func(ctx context.Context) (err error) {
 		keys, err = b.readKeys(ctx, number, large)
 		return err
-	})
+	}
+	var err error
+	if large {
+		err = read(ctx) // for minutes: a ledger that hangs for a second must not end that
+	} else {
+		err = b.known.WhileReachable(ctx, read)
+	}
 	if err != nil {
 		return fmt.Errorf("rebuild page %d: %w", number, err)
 	}

@@ -73,13 +73,16 @@ func question[T any](
 	return value, Unavailable("ledger", err)
 }
 
-// WhileReachable calls read, which reads much from the ledger, as a rebuild does. Its context ends
-// if the ledger cannot be reached: a ledger that hangs is then like one that refuses connections.
+// WhileReachable calls read, which reads more from the ledger than a question does. Its context
+// ends if the ledger cannot be reached: a ledger that hangs is then like one that refuses.
 func (k *Ledger) WhileReachable(ctx context.Context, read func(ctx context.Context) error) error {
 	pinged, stop := k.available.pinged(ctx)
 	defer stop()
 	err := read(pinged)
-	if err != nil && errors.Is(context.Cause(pinged), errUnreachable) {
+	switch {
+	case err == nil || errors.Is(err, ledger.ErrGone):
+		k.available.hear()
+	case errors.Is(context.Cause(pinged), errUnreachable):
 		return errUnreachable
 	}
 	return err

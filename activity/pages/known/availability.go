@@ -137,8 +137,8 @@ func (a *availability) pinged(ctx context.Context) (pinged context.Context, stop
 	}
 }
 
-// watchSilence pings the ledger until a question has ended. It ends the question if the ledger
-// cannot be reached.
+// watchSilence pings the ledger until a call has ended. It ends the call if the ledger cannot be
+// reached.
 func (a *availability) watchSilence(ctx context.Context, end context.CancelCauseFunc) {
 	for ctx.Err() == nil {
 		if a.lost(ctx, nil) {
