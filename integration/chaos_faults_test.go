@@ -107,8 +107,11 @@ func (w *world) flood() (end func()) {
 		for n := 0; wait(ctx, time.Until(start.Add(time.Duration(n)*floodEach))) == nil; n++ {
 			g := w.load.targets[n%len(w.load.targets)]
 			all.Go(func() {
-				r := g.send(context.WithoutCancel(ctx), http.MethodPut, fmt.Sprintf("/v1/users/flood%d/likes/p%d", n%100, n), nil)
-				w.load.answered(ctx, g, callWrite, r)
+				user := fmt.Sprintf("flood%d", n%100)
+				r := g.send(context.WithoutCancel(ctx), http.MethodPut, fmt.Sprintf("/v1/users/%s/likes/p%d", user, n), nil)
+				if !w.load.answered(ctx, g, callWrite, r) {
+					w.load.excuses.noteOpen(r, user)
+				}
 				w.tally.count("flood", 1)
 			})
 		}

@@ -16,6 +16,9 @@ import (
 	"time"
 
 	"golang.org/x/time/rate"
+
+	"github.com/feedfilter/feedfilter/activity/ledger"
+	"github.com/feedfilter/feedfilter/activity/pages"
 )
 
 // flaw is a service that is correct but for one thing.
@@ -26,7 +29,7 @@ type flaw struct {
 	want   string                // the broken promise; "": none, the service is as correct as promised
 	also   string                // promises that it breaks besides
 
-	page     uint32 // feeds are refused because somebody left it; somebody left page 0
+	because  string // why feeds are refused, by the log; "": somebody left page 0, which is true
 	uses     string // a count of what a grant excuses, which the service makes use of
 	replicas bool   // feeds read replicas
 }
@@ -57,13 +60,24 @@ const (
 	flawRounds = 12
 )
 
+// What the log says of a feed that was refused for its page.
+const (
+	leftPage   = "somebody left page %d, or it was replaced, since the last poll, 3s ago"
+	lacksWrite = "page %d is behind at 1, and 2 is required"
+)
+
+// pageOf returns the page of a user in the first layout of a filter with the seed 0.
+func pageOf(user string) uint32 {
+	return ledger.Identity{Pages: chaosPages}.PageIn(chaosPages, pages.UserHash(0, user))
+}
+
 // judged checks what the load finds.
 func (f flaw) judged(t *testing.T) {
 	t.Helper()
 	ledger := newFakeLedger()
 	l := &chaosLoad{
 		model: newChaosModel(flawUsers, 7), tally: newTally(grants(oneRedis, true)), seed: 7, writers: loadWriters,
-		pace: rate.NewLimiter(flawFeeds, 1), moves: newMoves(),
+		pace: rate.NewLimiter(flawFeeds, 1), excuses: newExcuses(),
 	}
 	var flawed [2]*fakeInstance
 	for n := range flawed {
@@ -73,7 +87,7 @@ func (f flaw) judged(t *testing.T) {
 		}
 		g := newTarget(n, "http://fake")
 		// It is found for each request without an id.
-		g.log.add(fmt.Appendf(nil, "somebody left page %d, or it was replaced", f.page))
+		g.log.add([]byte(cmp.Or(f.because, fmt.Sprintf(leftPage, 0))))
 		g.readsReplicas = f.replicas
 		l.targets = append(l.targets, g)
 	}
@@ -109,8 +123,8 @@ func (f flaw) round(t *testing.T, l *chaosLoad, ledger *fakeLedger) {
 	}
 	l.checkAtRest(t.Context())
 	l.checkRates()
-	l.moves.note(map[uint32]uint64{0: l.seed}, nil)
-	l.checkMoves()
+	l.excuses.note(map[uint32]uint64{0: l.seed}, nil)
+	l.checkExcuses()
 }
 
 // conclude compares what was found with what is wrong.
@@ -310,7 +324,12 @@ func promised() []flaw {
 		{name: "refuses batches", during: "postgres stopped", inject: refused(callBatch, 20), uses: "batches 503, postgres stopped"},
 		{name: "refuses exact feeds", during: "postgres killed", inject: refused(callExact, 5), uses: "exact feeds 503, postgres killed"},
 		{name: "refuses explanations", during: "postgres killed", inject: refused(callExplain, 5), uses: "explanations 503, postgres killed"},
-		{name: "refuses some feeds after moves", during: "postgres killed", inject: atFirst(refused(callFeed, 120)), uses: refusedAfterMove},
+		{name: "refuses some feeds after moves", during: "postgres killed", inject: atFirst(refused(callFeed, 120)), uses: excusedFeeds},
+		{
+			name: "refuses some feeds of a page that lacks a write", during: "postgres killed", uses: excusedFeeds,
+			because: fmt.Sprintf(lacksWrite, pageOf(newChaosModel(flawUsers, 7).users[0])),
+			inject:  together(refused(callWrite, 1), atFirst(refused(callFeed, 120))),
+		},
 		{
 			name: "degrades what keeps", during: "postgres killed", uses: "follow degraded",
 			inject: together(undecided(true), refused(callExplain, 1), refused(callExact, 1)),
@@ -333,7 +352,11 @@ func unexplained() []flaw {
 		{name: "refuses writes at another instance", during: "postgres cut off from one", inject: atSecond(refused(callWrite, 20)), want: "refused", also: "rest"},
 		{name: "refuses feeds", inject: refused(callFeed, 20), want: "refused", also: "rest"},
 		{name: "refuses feeds", during: "redis killed", inject: refused(callFeed, 20), want: "refused", also: "rest"},
-		{name: "refuses feeds of a page that nobody left", during: "postgres killed", inject: atFirst(refused(callFeed, 20)), page: 1, want: "refused", also: "rest"},
+		{name: "refuses feeds of a page that nobody left", during: "postgres killed", inject: atFirst(refused(callFeed, 20)), because: fmt.Sprintf(leftPage, 1), want: "refused", also: "rest"},
+		{
+			name: "refuses feeds of a page that lacks no write", during: "postgres killed", want: "refused", also: "rest",
+			because: fmt.Sprintf(lacksWrite, ledger.DedicatedPages), inject: together(refused(callWrite, 1), atFirst(refused(callFeed, 20))),
+		},
 		{name: "refuses feeds of a moved page without a cause", during: "redis killed", inject: refused(callFeed, 20), want: "refused", also: "rest"},
 		{name: "refuses exact feeds", during: "redis killed", inject: refused(callExact, 5), want: "refused", also: "rest"},
 		{name: "refuses explanations", inject: refused(callExplain, 5), want: "refused", also: "rest"},

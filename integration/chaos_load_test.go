@@ -42,7 +42,7 @@ type chaosLoad struct {
 	model   *chaosModel
 	targets []*target
 	tally   *tally
-	moves   *moves
+	excuses *excuses
 	seed    uint64
 	pace    *rate.Limiter // feeds per second
 	writers int
@@ -142,8 +142,8 @@ func (l *chaosLoad) answered(ctx context.Context, g *target, what string, r repl
 		text := fmt.Sprintf("%s at instance %d, sent %s: 503 after %v: %s\n%s",
 			what, g.index, r.sent.Format(clock), r.done.Sub(r.sent), r.body, why)
 		lost, ok := y.refuses(callWrite, g.index, r.sent, r.done)
-		if ok && what == callFeed && l.moves.noteRefused(why, lost, r.done, text) {
-			y.count(refusedAfterMove, 1)
+		if ok && what == callFeed && l.excuses.noteRefused(why, lost, r, text) {
+			y.count(excusedFeeds, 1)
 			return false
 		}
 		y.violatedf("refused", "%s", text)
@@ -245,6 +245,7 @@ func (l *chaosLoad) finish(ops []op, r reply, results []changedAnswer) {
 				why = r.err.Error()
 			}
 			l.model.failed(o, r.by, why)
+			l.excuses.noteOpen(r, o.key.pageOwners()...)
 			l.tally.count("undecided", 1)
 			continue
 		}

@@ -50,6 +50,14 @@ type chaosKey struct {
 
 func (k *chaosKey) String() string { return k.user + " " + k.kind + " " + k.target }
 
+// pageOwners returns the users whose pages have the activity. Those who are blocked have it, too.
+func (k *chaosKey) pageOwners() []string {
+	if k.kind == "block" {
+		return []string{k.user, k.target}
+	}
+	return []string{k.user}
+}
+
 // plural returns the name of the kind in routes.
 func (k *chaosKey) plural() string { return k.kind + "s" }
 

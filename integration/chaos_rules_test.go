@@ -1,6 +1,7 @@
 package integration
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"net/http"
 	"os"
@@ -11,6 +12,8 @@ import (
 	"time"
 
 	"golang.org/x/time/rate"
+
+	"github.com/feedfilter/feedfilter/activity/pages"
 )
 
 // topologies are those on which faults are caused.
@@ -38,7 +41,7 @@ func TestGrantsArePromised(t *testing.T) {
 			}
 		}
 	}
-	promised("a move", movedBecause)
+	promised("a page", refusedBecause)
 	for _, sentence := range replicasBecause() {
 		promised("replicas", sentence)
 	}
@@ -162,6 +165,50 @@ func TestRacesAreFound(t *testing.T) {
 		i.follow(strings.NewReader(text), listening)
 		if got := i.races.String(); got != want || !<-listening {
 			t.Errorf("log %q: races %q, want %q", text, got, want)
+		}
+	}
+}
+
+// TestExcuses checks which refused feeds the state of their page explains.
+func TestExcuses(t *testing.T) {
+	begun := time.Now()
+	at := func(ms int) time.Time { return begun.Add(time.Duration(ms) * time.Millisecond) }
+	const lost = 10_000 // when the instance lost the ledger, in ms
+	user := "7"
+	left, lacks := fmt.Sprintf(leftPage, 5), fmt.Sprintf(lacksWrite, pageOf(user))
+	for _, c := range []struct {
+		what   string
+		logged string
+		happen func(m *excuses)
+		want   bool
+	}{
+		{"nothing", left, func(*excuses) {}, false},
+		{"somebody left it after the last poll", left, func(m *excuses) { m.when[5] = []span{{at(9000), at(9100)}} }, true},
+		{"somebody left it before the last poll", left, func(m *excuses) { m.when[5] = []span{{at(7000), at(7100)}} }, false},
+		{"somebody left another page", left, func(m *excuses) { m.when[6] = []span{{at(9000), at(9100)}} }, false},
+		{"its layout was replaced", left, func(m *excuses) { m.replaced[chaosPages] = []span{{at(9000), at(9100)}} }, true},
+		{"no write was open", lacks, func(*excuses) {}, false},
+		{"a write was open", lacks, func(m *excuses) { m.noteOpen(reply{sent: at(9000), done: at(10_001)}, "8", user) }, true},
+		{"a write was open before", lacks, func(m *excuses) { m.noteOpen(reply{sent: at(9000), done: at(9999)}, user) }, false},
+		{"a write was begun after", lacks, func(m *excuses) { m.noteOpen(reply{sent: at(10_300), done: at(10_400)}, user) }, false},
+		{"a write to another page was open", lacks, func(m *excuses) { m.noteOpen(reply{sent: at(9000), done: at(10_001)}, "nobody") }, false},
+		{"a write to the user's dedicated page was open", "page 3000000000 is behind at 1", func(m *excuses) {
+			m.noteOpen(reply{sent: at(9000), done: at(10_001)}, user)
+			m.noteOwners(map[uint32]int64{3_000_000_000: int64(pages.UserHash(0, user) ^ 1<<63)}, 0)
+		}, true},
+	} {
+		m := newExcuses()
+		if !m.noteRefused(c.logged, at(lost), reply{sent: at(11_000), done: at(11_100)}, c.what) {
+			t.Errorf("%s: %q is not about a page", c.what, c.logged)
+		}
+		c.happen(m)
+		if wrong := m.unexplained(); (len(wrong) == 0) != c.want {
+			t.Errorf("%s: explained is not %v: %q", c.what, c.want, wrong)
+		}
+	}
+	for _, logged := range []string{"", "page 7 is missing at 0", "somebody left page 7"} {
+		if newExcuses().noteRefused(logged, begun, reply{}, "") {
+			t.Errorf("%q excuses a feed", logged)
 		}
 	}
 }

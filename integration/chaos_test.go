@@ -81,9 +81,9 @@ func (w *world) conclude(growth *sampler, faults map[string]int) {
 	w.load.checkAtRest(ctx)
 	w.load.checkRates()
 	if w.schema != "" {
-		must(w.t, w.load.moves.look(ctx, w.schema))
+		must(w.t, w.load.excuses.look(ctx, w.schema))
 	}
-	w.load.checkMoves()
+	w.load.checkExcuses()
 	for _, wrong := range growth.check(ctx) {
 		w.tally.violatedf("growth", "%s", wrong)
 	}

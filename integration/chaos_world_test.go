@@ -109,7 +109,7 @@ func newWorld(t *testing.T, on topology, seed uint64) *world {
 	w.tally = newTally(grants(on, w.ownProxies()))
 	w.load = &chaosLoad{
 		model: newChaosModel(chaosUsers, seed), tally: w.tally, seed: seed,
-		pace: rate.NewLimiter(rate.Inf, 1), writers: loadWriters, moves: newMoves(),
+		pace: rate.NewLimiter(rate.Inf, 1), writers: loadWriters, excuses: newExcuses(),
 	}
 	if on == redisCluster {
 		w.load.writers = waitingWriters
@@ -226,7 +226,7 @@ func (w *world) underLoad(during func()) {
 	var wg sync.WaitGroup
 	wg.Go(func() { w.load.run(ctx) })
 	if w.schema != "" {
-		wg.Go(func() { w.load.moves.watch(ctx, w.schema) })
+		wg.Go(func() { w.load.excuses.watch(ctx, w.schema) })
 	}
 	stop := func() {
 		cancel()

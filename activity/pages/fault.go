@@ -113,9 +113,10 @@ const (
 func isClosed(h favfilter.Header) bool { return h.Sequence == closedSequence }
 
 // movedFrom is the error of a read that cannot learn where a user is who may have left the page.
-func movedFrom(page uint32) error {
+func (c core) movedFrom(page uint32) error {
 	return Unavailable("ledger", fmt.Errorf(
-		"somebody left page %d, or it was replaced: the user may be on another page", page,
+		"somebody left page %d, or it was replaced, since the last poll, %v ago: "+
+			"the user may be on another page", page, c.known.Age().Round(time.Millisecond),
 	))
 }
 

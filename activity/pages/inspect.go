@@ -314,5 +314,5 @@ func (in *Inspector) inspectOwner(
 		}
 		since = in.life.Elapsed()
 	}
-	return nil, movedFrom(at.Page)
+	return nil, in.movedFrom(at.Page)
 }

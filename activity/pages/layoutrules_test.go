@@ -579,8 +579,8 @@ func TestUnusedPageWithoutLedger(t *testing.T) {
 	})
 }
 
-// A page of which the ledger has had a change is not unused, although its change has not arrived,
-// nor is a dedicated page.
+// A page of which the ledger has had two changes is not unused, although they have not arrived:
+// another process may have made the first one. Nor is a dedicated page.
 func TestUnused(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a := w.open(t, Config{})
@@ -601,9 +601,14 @@ func TestUnused(t *testing.T) {
 		if unused(1) {
 			t.Error("unused, although a closed page would expire soon")
 		}
+		a.pollNow(t)
 		a.sequences.Of(1).Known.Raise(1)
+		if !unused(1) {
+			t.Error("used, although its first change has not arrived")
+		}
+		a.sequences.Of(1).Known.Raise(2)
 		if unused(1) {
-			t.Error("unused, with a change")
+			t.Error("unused, with two changes")
 		}
 	})
 }

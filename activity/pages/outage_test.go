@@ -211,6 +211,35 @@ func TestFeedsWithoutAPageOnceTheLedgerHangs(t *testing.T) {
 	}
 }
 
+// The first write to a page needs a rebuild, for which the ledger hangs. The writer has had no
+// answer, so feeds of the page do without the write.
+func TestFeedsAfterAFirstWriteOnceTheLedgerHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		hanging := &hangingLedger{}
+		l := newLedger(t, 1).Around(func(ctx context.Context, c *ledger.Call, next func(context.Context) error) error {
+			err := hanging.around(ctx, c, next)
+			if c.Operation == "record" {
+				hanging.hangs.Store(true)
+			}
+			return err
+		})
+		p := startProcess(t, l, &favfilter.Memory{}, Config{ScrubRate: 1})
+		if _, err := p.Record(t.Context(), []act{add("1", "hide", "p")}); !ledgerDown(err) {
+			t.Errorf("a write to a page that cannot be placed: %v", err)
+		}
+		if known := p.sequences.Of(0).Known.Load(); known != 1 {
+			t.Fatalf("the ledger is known to have change %d, want 1", known)
+		}
+		start := time.Now()
+		for _, user := range []string{"1", "2"} {
+			p.want(t, user, "hide", "p", false)
+		}
+		if took := time.Since(start); took > 0 {
+			t.Errorf("two feeds took %v", took)
+		}
+	})
+}
+
 // The rebuild of a large page takes minutes. It outlasts a ledger that hangs for three seconds.
 func TestLargeRebuildOutlastsAHang(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -276,10 +276,10 @@ func (r *reader) finish(ctx context.Context, p *reading, began int64) error {
 		case err != nil && !errors.Is(err, ledger.ErrGone):
 			return err
 		case !p.at.Known && !r.known.PollAgain(ctx):
-			return movedFrom(p.at.Page)
+			return r.movedFrom(p.at.Page)
 		}
 	}
-	return movedFrom(p.at.Page)
+	return r.movedFrom(p.at.Page)
 }
 
 // take makes the page the result. The page is held if it is one that the process holds.
@@ -335,10 +335,12 @@ func (r *reader) current(
 }
 
 // unused reports whether a missing page is one that never had a key: a shared one of which the
-// ledger had no change. If it had been closed since the last poll, the store would still have it.
+// ledger had no change, or only one that this process has made and not placed. Nobody has been told
+// of that one: if it had been placed, or another process had made it, it would be required. If the
+// page had been closed since the last poll, the store would still have it.
 func (r *reader) unused(p *reading) bool {
 	return p.at.Page < ledger.DedicatedPages && p.want == 0 &&
-		r.sequences.Of(p.at.Page).Known.Load() == 0 && r.known.Age() < closedExpiry/2
+		r.sequences.Of(p.at.Page).Known.Load() <= 1 && r.known.Age() < closedExpiry/2
 }
 
 // arrives waits for changes that are on their way to the store, and reports whether the page then
