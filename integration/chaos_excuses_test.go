@@ -17,7 +17,7 @@ import (
 
 const (
 	// refusedBecause is the sentence of docs/RELIABILITY.md that lets feeds of a page be refused.
-	refusedBecause = "Feeds of few pages may get 503: of one that a heavy user has just left, or that lacks a write which PostgreSQL took and did not answer as it went down;"
+	refusedBecause = "Feeds of few pages may get 503: of one that a heavy user has just left, or that lacks a write which PostgreSQL took as it went down."
 	// excusedFeeds counts the feeds that may have been refused for that reason.
 	excusedFeeds = "feeds refused for their page"
 	// looksEach is the time between two looks at the ledger.

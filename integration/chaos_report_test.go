@@ -24,6 +24,9 @@ func (w *world) report(growth *sampler, faults map[string]int) {
 		r := y.repairs[name]
 		fmt.Fprintf(&b, "  %-10s %-44s feeds %v, nothing degraded %v, writes %v\n", "repair", name, r.feeds, r.whole, r.writes)
 	}
+	for _, name := range slices.Sorted(maps.Keys(y.slowest)) {
+		fmt.Fprintf(&b, "  %-10s %-44s %v\n", "slowest", name, y.slowest[name])
+	}
 	latest, afterEnd := y.latest, y.afterEnd
 	y.mu.Unlock()
 	section(&b, "service", growth.totals())

@@ -213,6 +213,29 @@ func TestExcuses(t *testing.T) {
 	}
 }
 
+// TestIdleWaits checks how much of a request's time others wait, too.
+func TestIdleWaits(t *testing.T) {
+	begun := time.Now()
+	at := func(ms int) time.Time { return begun.Add(time.Duration(ms) * time.Millisecond) }
+	var w idleWaits
+	w.end(span{at(0), begun.Add(idleLong)})
+	w.end(span{at(1000), at(1500)})
+	w.end(span{at(1600), at(2000)})
+	w.begin(at(2300))
+	for _, c := range []struct{ from, until, want int }{
+		{0, 1000, 0},
+		{0, 1200, 200},
+		{1100, 1200, 100},
+		{1400, 2400, 500},
+		{900, 3000, 500 + 400 + 700},
+		{3000, 3100, 100},
+	} {
+		if got := w.within(at(c.from), at(c.until)); got != time.Duration(c.want)*time.Millisecond {
+			t.Errorf("from %d to %d ms: waits of %v, want %d ms", c.from, c.until, got, c.want)
+		}
+	}
+}
+
 // TestGrown checks grown with memory that grows and memory that does not.
 func TestGrown(t *testing.T) {
 	for _, c := range []struct {

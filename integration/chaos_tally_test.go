@@ -15,20 +15,21 @@ type tally struct {
 
 	mu        sync.Mutex
 	counts    map[string]int
-	found     map[string]int    // number of violations by promise
-	described map[string]int    // the same by fault and promise, as far as violatedf counted them
-	messages  []string          // describe the first violations
-	faults    []occurrence      // so far; the last may be present
-	fault     string            // the present fault, until it is repaired; "": none
-	latest    time.Duration     // the longest delay of a write within the bound
-	afterEnd  time.Duration     // the longest time after the end of a fault that a grant was used
-	repairs   map[string]repair // the longest repair by fault
+	found     map[string]int           // number of violations by promise
+	described map[string]int           // the same by fault and promise, as far as violatedf counted them
+	messages  []string                 // describe the first violations
+	faults    []occurrence             // so far; the last may be present
+	fault     string                   // the present fault, until it is repaired; "": none
+	latest    time.Duration            // the longest delay of a write within the bound
+	afterEnd  time.Duration            // the longest time after the end of a fault that a grant was used
+	repairs   map[string]repair        // the longest repair by fault
+	slowest   map[string]time.Duration // the longest feed by present fault
 }
 
 func newTally(grants map[string][]grant) *tally {
 	return &tally{
 		start: time.Now(), grants: grants, counts: make(map[string]int), found: make(map[string]int), described: make(map[string]int),
-		repairs: make(map[string]repair),
+		repairs: make(map[string]repair), slowest: make(map[string]time.Duration),
 	}
 }
 
@@ -44,6 +45,14 @@ func (y *tally) refused(what string) {
 	y.mu.Lock()
 	defer y.mu.Unlock()
 	y.counts[what+" 503, "+cmp.Or(y.fault, "no fault")]++
+}
+
+// took records how long a feed took.
+func (y *tally) took(d time.Duration) {
+	y.mu.Lock()
+	defer y.mu.Unlock()
+	fault := cmp.Or(y.fault, "no fault")
+	y.slowest[fault] = max(y.slowest[fault], d)
 }
 
 // of returns a count.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -28,6 +29,8 @@ type target struct {
 
 	log           *tailLog
 	readsReplicas bool // its feeds may miss writes of other instances for the staleness bound
+
+	idle idleWaits
 
 	mu      sync.Mutex
 	life    int           // number of kills so far
@@ -80,6 +83,73 @@ func (g *target) mayBreak(from, until time.Time) bool {
 		}
 	}
 	return false
+}
+
+// idleWaits are the times in which an instance, or the load, did not get the processor: a request
+// that asks nobody waited for its answer. It is safe for concurrent use.
+type idleWaits struct {
+	mu      sync.Mutex
+	long    []span
+	present time.Time // when the request in progress was sent; zero: there is none
+}
+
+const (
+	// idleEach is the time between two requests that ask nobody.
+	idleEach = 50 * time.Millisecond
+	// idleLong is how long such a request takes at least if the machine is busy.
+	idleLong = 100 * time.Millisecond
+)
+
+// watchIdle sends requests that ask nobody until ctx ends.
+func (g *target) watchIdle(ctx context.Context) {
+	for wait(ctx, idleEach) == nil {
+		g.idle.begin(time.Now())
+		r := g.send(ctx, http.MethodGet, "/healthz", nil)
+		g.idle.end(span{r.sent, r.done})
+	}
+}
+
+func (w *idleWaits) begin(at time.Time) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.present = at
+}
+
+func (w *idleWaits) end(s span) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.present = time.Time{}
+	if s.until.Sub(s.from) > idleLong {
+		w.long = append(w.long, s)
+	}
+}
+
+// within returns how long a request that asks nobody waited between two times.
+func (w *idleWaits) within(from, until time.Time) (all time.Duration) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	waits := w.long
+	if !w.present.IsZero() && until.Sub(w.present) > idleLong {
+		waits = append(slices.Clip(waits), span{w.present, until})
+	}
+	for _, s := range waits {
+		all += max(0, earlier(s.until, until).Sub(later(s.from, from)))
+	}
+	return all
+}
+
+func earlier(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return a
+	}
+	return b
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
 }
 
 // is returns the instance and its present life.

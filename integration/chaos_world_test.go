@@ -228,6 +228,9 @@ func (w *world) underLoad(during func()) {
 	if w.schema != "" {
 		wg.Go(func() { w.load.excuses.watch(ctx, w.schema) })
 	}
+	for _, g := range w.load.targets {
+		wg.Go(func() { g.watchIdle(ctx) })
+	}
 	stop := func() {
 		cancel()
 		wg.Wait()

@@ -334,10 +334,10 @@ func (r *reader) current(
 	return page, err
 }
 
-// unused reports whether a missing page is one that never had a key: a shared one of which the
-// ledger had no change, or only one that this process has made and not placed. Nobody has been told
-// of that one: if it had been placed, or another process had made it, it would be required. If the
-// page had been closed since the last poll, the store would still have it.
+// unused reports whether a missing page is one that never had a key. That is a shared page of which
+// the ledger had no change, or only one that this process made and has not placed. Nobody has been
+// told of such a change: one that was placed is required, and so is one of another process, once it
+// is known. If the page had been closed since the last poll, the store would still have it.
 func (r *reader) unused(p *reading) bool {
 	return p.at.Page < ledger.DedicatedPages && p.want == 0 &&
 		r.sequences.Of(p.at.Page).Known.Load() <= 1 && r.known.Age() < closedExpiry/2
