@@ -3,6 +3,7 @@ package known
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -120,9 +121,28 @@ func TestCanceledQuestion(t *testing.T) {
 // A ping that fails does not say that the ledger cannot be reached, if the ledger has answered
 // another call since the ping began.
 func TestPingBesideAnAnswer(t *testing.T) {
-	for _, answers := range []bool{false, true} {
+	reads := func(err error) func(t *testing.T, k *Ledger) error {
+		return func(t *testing.T, k *Ledger) error {
+			if got := k.WhileReachable(t.Context(), func(context.Context) error { return err }); !errors.Is(got, err) {
+				return fmt.Errorf("a read that ended with %w: %w", err, got)
+			}
+			return nil
+		}
+	}
+	fail := errors.New("injected")
+	for name, c := range map[string]struct {
+		call    func(t *testing.T, k *Ledger) error
+		answers bool
+	}{
+		"no call":                {func(*testing.T, *Ledger) error { return nil }, false},
+		"a poll":                 {func(t *testing.T, k *Ledger) error { return k.PollSince(t.Context(), k.life.Elapsed()) }, true},
+		"a question":             {func(t *testing.T, k *Ledger) error { _, err := k.Ahead(t.Context(), 0, 1); return err }, true},
+		"a longer read":          {reads(nil), true},
+		"a read of what is gone": {reads(ledger.ErrGone), true},
+		"a read that failed":     {reads(fail), false},
+	} {
 		synctest.Test(t, func(t *testing.T) {
-			fail, free := errors.New("injected"), make(chan struct{})
+			free := make(chan struct{})
 			k := newKnown(t, newLedger(t, 1).Around(func(ctx context.Context, c *ledger.Call, next func(ctx context.Context) error) error {
 				if c.Operation == "ping" {
 					<-free
@@ -133,12 +153,11 @@ func TestPingBesideAnAnswer(t *testing.T) {
 			lost := make(chan bool)
 			go func() { lost <- k.available.lost(t.Context(), fail) }()
 			synctest.Wait()
-			if answers {
-				must(t, k.PollSince(t.Context(), k.life.Elapsed()))
-			}
+			time.Sleep(time.Millisecond) // the ping began before the answer
+			must(t, c.call(t, k))
 			close(free)
-			if got := <-lost; got == answers || (k.Access() == Unreachable) != got {
-				t.Errorf("another answer %v: lost %v, access %d", answers, got, k.Access())
+			if got := <-lost; got == c.answers || (k.Access() == Unreachable) != got {
+				t.Errorf("%s: lost %v, access %d", name, got, k.Access())
 			}
 		})
 	}
