@@ -25,8 +25,9 @@ const (
 	feedLooks  = 48 // maximum looks in a feed
 	fanoutEach = 10 // one of so many feeds is a fan-out
 
-	// feedLimit is how much longer than a request that asks nobody a feed may take, whatever fails.
-	feedLimit = 5 * time.Second
+	// feedLimit is how much longer a feed may take than a request that asks nobody. That is the two
+	// seconds of docs/RELIABILITY.md for a server that hangs, and one for all else.
+	feedLimit = 3 * time.Second
 )
 
 // These are the indexes of target.busy.
