@@ -52,7 +52,7 @@ def token() -> str:
 @pytest.fixture(scope="session")
 def agreement(url: str) -> Agreement:
     """Return the descriptions of the API."""
-    return Agreement(json.loads(httpx.get(url + "/openapi.json").content))
+    return Agreement(json.loads(httpx.get(url + "/openapi.json", timeout=60).content))
 
 
 @pytest.fixture
@@ -97,6 +97,7 @@ class Proxy:
         target = urlsplit(to)
         self._to = (target.hostname or "", target.port or 80)
         self._cut = cut
+        self._silent = False
         self.connections = 0
         self._open: List[socket.socket] = []
         self._listener = socket.create_server(("127.0.0.1", 0))
@@ -122,17 +123,21 @@ class Proxy:
                 self._threads.append(thread)
                 thread.start()
 
-    @staticmethod
-    def _copy(source: socket.socket, sink: socket.socket) -> None:
+    def _copy(self, source: socket.socket, sink: socket.socket) -> None:
         try:
             while True:
                 part = source.recv(1 << 16)
                 if not part:
                     break
-                sink.sendall(part)
+                if not self._silent:
+                    sink.sendall(part)
             sink.shutdown(socket.SHUT_WR)
         except OSError:
             pass
+
+    def silence(self) -> None:
+        """Forward nothing from now on, on any connection."""
+        self._silent = True
 
     def break_connections(self) -> None:
         """Close the open connections."""
