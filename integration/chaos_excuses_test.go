@@ -64,7 +64,7 @@ type openWrite struct {
 type refusedFor struct {
 	span
 
-	behind bool // the page lacks a change that was begun in the span
+	behind bool // the page lacks a change: a write that was open in the span, or a move
 	text   string
 }
 
@@ -183,9 +183,9 @@ func (m *excuses) noteOpen(r reply, users ...string) {
 	m.open = append(m.open, openWrite{span{r.sent, r.done}, users})
 }
 
-// noteRefused notes a refused feed, to be judged later. lost is when the instance lost the ledger.
-// It reports whether the log line says that the page is the reason.
-func (m *excuses) noteRefused(logged string, lost time.Time, r reply, text string) bool {
+// noteRefused notes a refused feed, to be judged later. lost is the time in which the instance lost
+// the ledger. It reports whether the log line says that the page is the reason.
+func (m *excuses) noteRefused(logged string, lost span, r reply, text string) bool {
 	var number string
 	f := refusedFor{text: text}
 	if found := movedAway.FindStringSubmatch(logged); found != nil {
@@ -195,7 +195,7 @@ func (m *excuses) noteRefused(logged string, lost time.Time, r reply, text strin
 		}
 		number, f.span = found[1], span{r.sent.Add(-age), r.done}
 	} else if found := isBehind.FindStringSubmatch(logged); found != nil {
-		number, f.span, f.behind = found[1], span{lost, lost.Add(outageSlack)}, true
+		number, f.span, f.behind = found[1], lost, true
 	}
 	page, err := strconv.ParseUint(number, 10, 32)
 	if err != nil {
@@ -226,12 +226,15 @@ func (m *excuses) unexplained() (all []string) {
 			}
 		}
 		for _, f := range feeds {
-			switch from, until := f.from.Format(clock), f.until.Format(clock); {
-			case f.behind && !overlapsAny(lacks, f.span):
-				all = append(all, fmt.Sprintf("no write to page %d was open between %s and %s: %s", page, from, until, f.text))
-			case !f.behind && !overlapsAny(moved, f.span):
-				all = append(all, fmt.Sprintf("nobody left page %d between %s and %s: %s", page, from, until, f.text))
+			if overlapsAny(moved, f.span) || f.behind && overlapsAny(lacks, f.span) {
+				continue
 			}
+			what := "nobody left it"
+			if f.behind {
+				what += ", and no write to it was open,"
+			}
+			all = append(all, fmt.Sprintf("page %d: %s between %s and %s: %s",
+				page, what, f.from.Format(clock), f.until.Format(clock), f.text))
 		}
 	}
 	return all

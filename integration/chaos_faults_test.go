@@ -175,6 +175,7 @@ func (s *scheduler) once() error {
 	defer w.tally.repaired()
 	start := time.Now()
 	heal, err := f.begin(w)
+	w.tally.begun()
 	if errors.Is(err, errNotNow) {
 		w.tally.healed()
 		w.t.Logf("%s %s: %v", start.Format(clock), f.name, err)

@@ -29,6 +29,7 @@ type occurrence struct {
 	grants      []grant
 	victim      int       // the instance that it disturbs, if it disturbs only one
 	from, until time.Time // until is zero while it lasts
+	whole       time.Time // when it had begun everywhere; zero before
 	repaired    time.Time // when the service had recovered; zero before
 }
 
@@ -117,6 +118,13 @@ func (y *tally) begin(fault string, victim int) {
 	y.faults = append(y.faults, occurrence{name: fault, grants: y.grants[fault], victim: victim, from: time.Now()})
 }
 
+// begun records that the last fault has begun everywhere.
+func (y *tally) begun() {
+	y.mu.Lock()
+	defer y.mu.Unlock()
+	y.faults[len(y.faults)-1].whole = time.Now()
+}
+
 // healed records that the last fault has ended, and repaired that the service has recovered.
 func (y *tally) healed() {
 	y.mu.Lock()
@@ -147,10 +155,11 @@ func (o *occurrence) end(g *grant) time.Time {
 }
 
 // granted reports whether a grant that matches held at an instance at some time between from and
-// until, and counts what it is used for. began is when that fault began.
+// until, and counts what it is used for. began is the time in which that fault
+// began.
 func (y *tally) granted(
 	instance int, from, until time.Time, matches func(g *grant, o *occurrence) bool,
-) (began time.Time, ok bool) {
+) (began span, ok bool) {
 	y.mu.Lock()
 	defer y.mu.Unlock()
 	for i := range y.faults {
@@ -161,11 +170,15 @@ func (y *tally) granted(
 				if !o.until.IsZero() {
 					y.afterEnd = max(y.afterEnd, from.Sub(o.until))
 				}
-				return o.from, true
+				began := span{o.from, o.whole}
+				if o.whole.IsZero() {
+					began.until = time.Now()
+				}
+				return began, true
 			}
 		}
 	}
-	return time.Time{}, false
+	return span{}, false
 }
 
 // mayRefuse reports whether the instance may answer such a request with 503.
@@ -174,8 +187,8 @@ func (y *tally) mayRefuse(what string, instance int, from, until time.Time) bool
 	return ok
 }
 
-// refuses is mayRefuse, and returns when the fault began for which it may.
-func (y *tally) refuses(what string, instance int, from, until time.Time) (began time.Time, ok bool) {
+// refuses is mayRefuse, and returns the time in which the fault began for which it may.
+func (y *tally) refuses(what string, instance int, from, until time.Time) (began span, ok bool) {
 	return y.granted(instance, from, until, func(g *grant, _ *occurrence) bool { return slices.Contains(g.refused, what) })
 }
 

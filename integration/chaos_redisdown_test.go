@@ -21,6 +21,7 @@ func TestLongRedisDown(t *testing.T) {
 		_ = wait(t.Context(), before)
 		w.tally.begin("redis killed", 0)
 		w.redis.Kill()
+		w.tally.begun()
 		acknowledged = w.tally.of("acknowledged")
 		_ = wait(t.Context(), *redisDownFor)
 		acknowledged = w.tally.of("acknowledged") - acknowledged

@@ -173,7 +173,7 @@ func TestRacesAreFound(t *testing.T) {
 func TestExcuses(t *testing.T) {
 	begun := time.Now()
 	at := func(ms int) time.Time { return begun.Add(time.Duration(ms) * time.Millisecond) }
-	const lost = 10_000 // when the instance lost the ledger, in ms
+	lost := span{at(10_000), at(10_200)} // when the instance lost the ledger
 	user := "7"
 	left, lacks := fmt.Sprintf(leftPage, 5), fmt.Sprintf(lacksWrite, pageOf(user))
 	for _, c := range []struct {
@@ -190,6 +190,7 @@ func TestExcuses(t *testing.T) {
 		{"no write was open", lacks, func(*excuses) {}, false},
 		{"a write was open", lacks, func(m *excuses) { m.noteOpen(reply{sent: at(9000), done: at(10_001)}, "8", user) }, true},
 		{"a write was open before", lacks, func(m *excuses) { m.noteOpen(reply{sent: at(9000), done: at(9999)}, user) }, false},
+		{"somebody left it meanwhile", lacks, func(m *excuses) { m.when[pageOf(user)] = []span{{at(9900), at(12_000)}} }, true},
 		{"a write was begun after", lacks, func(m *excuses) { m.noteOpen(reply{sent: at(10_300), done: at(10_400)}, user) }, false},
 		{"a write to another page was open", lacks, func(m *excuses) { m.noteOpen(reply{sent: at(9000), done: at(10_001)}, "nobody") }, false},
 		{"a write to the user's dedicated page was open", "page 3000000000 is behind at 1", func(m *excuses) {
@@ -198,7 +199,7 @@ func TestExcuses(t *testing.T) {
 		}, true},
 	} {
 		m := newExcuses()
-		if !m.noteRefused(c.logged, at(lost), reply{sent: at(11_000), done: at(11_100)}, c.what) {
+		if !m.noteRefused(c.logged, lost, reply{sent: at(11_000), done: at(11_100)}, c.what) {
 			t.Errorf("%s: %q is not about a page", c.what, c.logged)
 		}
 		c.happen(m)
@@ -207,7 +208,7 @@ func TestExcuses(t *testing.T) {
 		}
 	}
 	for _, logged := range []string{"", "page 7 is missing at 0", "somebody left page 7"} {
-		if newExcuses().noteRefused(logged, begun, reply{}, "") {
+		if newExcuses().noteRefused(logged, lost, reply{}, "") {
 			t.Errorf("%q excuses a feed", logged)
 		}
 	}

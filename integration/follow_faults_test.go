@@ -308,6 +308,7 @@ func (w *followWorld) causeFaults(end time.Time) {
 		w.tally.begin(f.name, -1)
 		w.tally.count("fault "+f.name, 1)
 		heal, err := f.begin(w)
+		w.tally.begun()
 		if err != nil {
 			w.t.Fatalf("%s: %v", f.name, err)
 		}
