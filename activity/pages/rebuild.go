@@ -29,6 +29,10 @@ const (
 	shrinkPhrases = 10
 	// emptyExpiry is how long a page is kept that has never had a key, or whose user was deleted.
 	emptyExpiry = time.Hour
+	// outagePatience is how long a rebuild waits for the page in the store while pages cannot be
+	// read. Most who wait for the rebuild have waited for the store before. If it does not answer in
+	// time, they get the page all the same, but the store does not.
+	outagePatience = 200 * time.Millisecond
 )
 
 // rebuilds holds the rebuilds in progress: one flight for each page, and a bounded number at once.
@@ -294,7 +298,11 @@ func tookSince(start time.Time) slog.Attr {
 func (b *rebuilder) remakePage(ctx context.Context, number uint32, f *flight, large bool) error {
 	id := b.layout.PageID(number)
 	var seen favfilter.Version
-	loaded, _, storeErr := b.storage.loadWithin(ctx, patience(large), []favfilter.PageID{id}, nil)
+	limit := patience(large)
+	if !large && b.storage.readOutage.on.Load() {
+		limit = outagePatience
+	}
+	loaded, _, storeErr := b.storage.loadWithin(ctx, limit, []favfilter.PageID{id}, nil)
 	if storeErr == nil {
 		seen = loaded[0].Version
 	}
