@@ -175,21 +175,13 @@ fuzz: ## Fuzz each target for FUZZTIME (30s).
 # is free.
 LINTMEMORY := $(shell awk '/^MemAvailable/ { printf "%dMiB", $$2 / 2048 }' /proc/meminfo 2>/dev/null || echo 4GiB)
 
-.PHONY: lint-format
-lint-format:
-	@unformatted=$$(gofmt -l .) && if [ -n "$$unformatted" ]; then \
-		echo "not formatted, run gofmt -w on:"; echo "$$unformatted"; exit 1; fi
-
-.PHONY: lint-quick
-lint-quick: lint-format ## Check the formatting, go vet and the prose: what needs no golangci-lint.
-	$(GO) vet ./...
-	$(GO) -C tools run ./prose
-
 .PHONY: lint
 # golangci-lint runs go vet's checks too.
 lint: export GOGC = 400
 lint: export GOMEMLIMIT = $(LINTMEMORY)
-lint: lint-format golangci-lint ## Check the formatting, golangci-lint and the prose.
+lint: golangci-lint ## Check the formatting, golangci-lint and the prose.
+	@unformatted=$$(gofmt -l .) && if [ -n "$$unformatted" ]; then \
+		echo "not formatted, run gofmt -w on:"; echo "$$unformatted"; exit 1; fi
 	$(GOLANGCI_LINT) run $(LINTARGS) ./...
 	cd tools && ../$(GOLANGCI_LINT) run $(LINTARGS) ./assemble ./opspage ./prose
 	$(GO) -C tools list -deps ./... >/dev/null # go.mod and go.sum have what all of it needs
