@@ -52,7 +52,8 @@ type excuses struct {
 // span is some time between two moments.
 type span struct{ from, until time.Time }
 
-// openWrite is a write to pages of the users that may have been committed after until.
+// openWrite is a write to pages of the users that was not acknowledged. The ledger may have committed
+// it.
 type openWrite struct {
 	span
 

@@ -155,8 +155,7 @@ func (o *occurrence) end(g *grant) time.Time {
 }
 
 // granted reports whether a grant that matches held at an instance at some time between from and
-// until, and counts what it is used for. began is the time in which that fault
-// began.
+// until, and counts what it is used for. began is the time in which that fault began.
 func (y *tally) granted(
 	instance int, from, until time.Time, matches func(g *grant, o *occurrence) bool,
 ) (began span, ok bool) {

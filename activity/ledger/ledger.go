@@ -121,6 +121,9 @@ type PageChange struct {
 	Added, Removed []Row
 }
 
+// Changed reports whether the transaction changed the page.
+func (p PageChange) Changed() bool { return len(p.Added)+len(p.Removed) > 0 }
+
 // Receipt is the result of one transaction.
 type Receipt struct {
 	// Changed reports for each Change whether it altered the ledger. The changes apply one after

@@ -314,7 +314,7 @@ func (p *plan) effect(states map[uint32]PageState) (f effect) {
 		f.pages = append(f.pages, *dedicated[page])
 	}
 	for i := range f.pages { // each changed page gets the next sequence
-		if p := &f.pages[i]; len(p.Added)+len(p.Removed) > 0 {
+		if p := &f.pages[i]; p.Changed() {
 			p.Sequence++
 			f.raised = append(f.raised, raisedPage{p.Page, PageState{p.Sequence, states[p.Page].Left}})
 		}

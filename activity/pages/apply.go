@@ -97,7 +97,7 @@ func (a *applier) applyOnce(
 			}})
 		case to.skips(p):
 			a.reached(p, to, nil)
-		case len(p.Added)+len(p.Removed) > 0:
+		case p.Changed():
 			b, err := a.batch(ctx, p)
 			if err != nil {
 				failed[p.Page] = Unavailable("ledger", err)

@@ -115,7 +115,7 @@ func (b *Bulk) follow(ctx context.Context, receipt ledger.Receipt) error {
 	r.layout.Learn(receipt.Owners)
 	others := make([]ledger.PageChange, 0, len(receipt.Pages))
 	for _, p := range receipt.Pages {
-		r.sequences.Of(p.Page).Known.Raise(p.Sequence)
+		r.sequences.Of(p.Page).Receive(p.Sequence, p.Changed())
 		b.count(p)
 		taken, err := b.take(ctx, p)
 		if err != nil {
@@ -152,7 +152,7 @@ func (b *Bulk) count(p ledger.PageChange) {
 
 // take adds a change to a page that the bulk builds. It reports whether the page is one of these.
 func (b *Bulk) take(ctx context.Context, p ledger.PageChange) (bool, error) {
-	changed := len(p.Added)+len(p.Removed) > 0
+	changed := p.Changed()
 	page := b.pages[p.Page]
 	switch {
 	case page != nil && !changed && p.Sequence == page.sequence:

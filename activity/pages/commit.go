@@ -183,7 +183,7 @@ func (cm *committer) start(receipt ledger.Receipt, writes []*write) {
 	cm.settling <- struct{}{}
 	cm.mu.Lock()
 	for _, p := range receipt.Pages {
-		cm.sequences.Of(p.Page).Known.Raise(p.Sequence)
+		cm.sequences.Of(p.Page).Receive(p.Sequence, p.Changed())
 		if before := cm.tail[p.Page]; before != nil {
 			g.await[before] = true
 		}

@@ -240,6 +240,42 @@ func TestFeedsAfterAFirstWriteOnceTheLedgerHangs(t *testing.T) {
 	})
 }
 
+// A process repeats a write that another process has acknowledged. So it knows of the write without
+// a poll. Then the page is lost or set back, and the ledger hangs: nobody can tell what the page
+// lacks.
+func TestFeedsAfterARepeatedWriteOnceTheLedgerHangs(t *testing.T) {
+	for _, before := range []int{0, 1} { // writes in the page that remains
+		synctest.Test(t, func(t *testing.T) {
+			hanging, repeats := &hangingLedger{}, false
+			l := newLedger(t, 1).Around(func(ctx context.Context, c *ledger.Call, next func(context.Context) error) error {
+				err := hanging.around(ctx, c, next)
+				if c.Operation == "record" && repeats {
+					hanging.hangs.Store(true)
+				}
+				return err
+			})
+			store := &favfilter.Memory{}
+			a := startProcess(t, l, store, Config{ScrubRate: 1})
+			b := startProcess(t, l, store, Config{ScrubRate: 1})
+			lose := func() { a.losePages(t, 0) }
+			if before > 0 {
+				b.record(t, true, add("1", "hide", "before"))
+				a.pollNow(t)
+				lose = setBack(t, store, a.layout.PageID(0))
+			}
+			b.record(t, true, add("1", "hide", "p"))
+			lose()
+			repeats = true
+			if _, err := a.Record(t.Context(), []act{add("1", "hide", "p")}); !ledgerDown(err) {
+				t.Errorf("the repeated write: %v", err)
+			}
+			if _, err := a.view(t.Context(), "1"); !ledgerDown(err) {
+				t.Errorf("a feed of a page that has %d of %d writes: %v", before, before+1, err)
+			}
+		})
+	}
+}
+
 // The rebuild of a large page takes minutes. It outlasts a ledger that hangs for three seconds.
 func TestLargeRebuildOutlastsAHang(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

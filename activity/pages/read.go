@@ -336,8 +336,9 @@ func (r *reader) current(
 
 // unused reports whether a missing page is one that never had a key. That is a shared page of which
 // the ledger had no change, or only one that this process made and has not placed. Nobody has been
-// told of such a change: one that was placed is required, and so is one of another process, once it
-// is known. If the page had been closed since the last poll, the store would still have it.
+// told of that one. A change that was placed is required. So is a first change that another process
+// made, see [known.Sequence.Receive]. If the page had been closed since the last poll, the store
+// would still have it.
 func (r *reader) unused(p *reading) bool {
 	return p.at.Page < ledger.DedicatedPages && p.want == 0 &&
 		r.sequences.Of(p.at.Page).Known.Load() <= 1 && r.known.Age() < closedExpiry/2

@@ -22,8 +22,8 @@ type Sequences struct {
 type Sequence struct {
 	// Required is the lowest sequence that a reader may accept. A page with a lower one is stale:
 	// it has lost a write that was or may have been acknowledged. A write of this process raises it
-	// once its page is changed, see [Sequence.Fail] for one that fails. A poll raises it to the
-	// ledger's sequence.
+	// once its page is changed, see [Sequence.Fail] for one that fails, and [Sequence.Receive] for
+	// one that changes nothing. A poll raises it to the ledger's sequence.
 	Required Rising
 	// Known is the highest sequence that the ledger is known to have had. A page with a
 	// higher one is ahead of a ledger that was restored to an earlier state, unless the ledger says
@@ -101,6 +101,16 @@ func (s *Sequence) Learn(at uint64) (others bool) {
 	s.Known.Raise(at)
 	s.Required.Raise(at)
 	return others
+}
+
+// Receive notes the sequence of a page in the receipt of a transaction of this process. If the
+// transaction did not change the page, and the sequence was not known, another process made it and
+// may have acknowledged it. So readers must require it, as with [Sequence.Learn].
+func (s *Sequence) Receive(at uint64, changed bool) {
+	if !changed && at > s.Known.Load() {
+		s.Required.Raise(at)
+	}
+	s.Known.Raise(at)
 }
 
 // Fail notes that a write of this process did not reach the page. Nobody has been told of it, and

@@ -36,6 +36,29 @@ func TestLearn(t *testing.T) {
 	}
 }
 
+// What a transaction finds, and did not change, is required if it is news: another process made it.
+func TestReceive(t *testing.T) {
+	for _, c := range []struct {
+		name                string
+		known, required, at uint64
+		changed             bool
+		want                uint64
+	}{
+		{"a change", 5, 5, 6, true, 5},
+		{"nothing, after a change of others", 5, 5, 6, false, 6},
+		{"nothing, after an own change in flight", 6, 5, 6, false, 5},
+		{"nothing, as known", 5, 5, 5, false, 5},
+	} {
+		s := newSequences(1).Of(0)
+		s.Known.Raise(c.known)
+		s.Required.Raise(c.required)
+		s.Receive(c.at, c.changed)
+		if known, required := s.Known.Load(), s.Required.Load(); known != c.at || required != c.want {
+			t.Errorf("%s: known %d, required %d: want %d, %d", c.name, known, required, c.at, c.want)
+		}
+	}
+}
+
 // Sequences never decrease, and concurrent updates are not lost.
 func TestSequencesRise(t *testing.T) {
 	all := newSequences(2)
