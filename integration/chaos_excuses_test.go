@@ -52,8 +52,7 @@ type excuses struct {
 // span is some time between two moments.
 type span struct{ from, until time.Time }
 
-// openWrite is a write to pages of the users that was not acknowledged. The ledger may have committed
-// it.
+// openWrite is a write to pages of the users that was not acknowledged, but may be in the ledger.
 type openWrite struct {
 	span
 
